@@ -1,0 +1,210 @@
+// Package api holds the types of the control protocol: what travels as JSON
+// between gwctl, PID 1 and the services (docs/control.md). It has no code that
+// acts; services fill the types in, gwctl prints them.
+package api
+
+import "encoding/json"
+
+// Version is the protocol's version; a request carries it as "v".
+// A server answers every version up to its own.
+const Version = 1
+
+// Request is one line from a client. At most MaxLine bytes.
+type Request struct {
+	V    int             `json:"v"`
+	Op   string          `json:"op"`
+	Args json.RawMessage `json:"args,omitempty"`
+}
+
+// MaxLine is the longest line either side sends, in bytes, newline included.
+const MaxLine = 64 << 10
+
+// Reply is one line from the server. The last reply of a request has More
+// false; only "logs" with Follow sends more than one.
+type Reply struct {
+	OK    bool            `json:"ok"`
+	Error *Error          `json:"error,omitempty"`
+	Data  json.RawMessage `json:"data,omitempty"`
+	More  bool            `json:"more,omitempty"`
+}
+
+// Error is a refusal. Code is stable and for programs; Message says in words
+// what to do.
+type Error struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Message }
+
+// Codes of Error.
+const (
+	CodeBadRequest = "bad-request" // not JSON, no op, wrong args
+	CodeVersion    = "version"     // newer protocol than this server's
+	CodeUnknownOp  = "unknown-op"
+	CodeNotFound   = "not-found" // no such service
+	CodeFailed     = "failed"    // tried, did not work
+	CodeBusy       = "busy"      // shutting down, or too many clients
+)
+
+// Operations.
+const (
+	OpStatus   = "status"   // no args; Data is a Status
+	OpLogs     = "logs"     // LogsArgs; Data is a LogLine array, More while following
+	OpService  = "service"  // ServiceArgs; Data is the Service afterwards
+	OpShutdown = "shutdown" // ShutdownArgs; answered before it is carried out
+	OpCall     = "call"     // CallArgs; forwarded to the service, Data is its answer
+)
+
+// LogsArgs asks for log lines.
+type LogsArgs struct {
+	Service string `json:"service,omitempty"` // empty: all
+	Lines   int    `json:"lines,omitempty"`   // newest n of what the ring holds; 0: all
+	Follow  bool   `json:"follow,omitempty"`
+}
+
+// LogLine is one line of the ring.
+type LogLine struct {
+	Seq     uint64 `json:"seq"`            // counts every line since boot; a gap means lines were overwritten
+	Mono    int64  `json:"mono"`           // CLOCK_MONOTONIC, ns since boot
+	Wall    int64  `json:"wall,omitempty"` // Unix ns; absent while the clock is not known
+	Service string `json:"service"`
+	Text    string `json:"text"`
+}
+
+// ServiceArgs starts, stops or restarts a service.
+type ServiceArgs struct {
+	Name   string `json:"name"`
+	Action string `json:"action"` // start, stop, restart
+}
+
+// ShutdownArgs ends this boot.
+type ShutdownArgs struct {
+	Action string `json:"action"`         // reboot, poweroff, halt
+	Mode   string `json:"mode,omitempty"` // for reboot: "", "safe", "factory": the next boot only
+}
+
+// CallArgs is forwarded to a running service.
+type CallArgs struct {
+	Service string          `json:"service"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params,omitempty"`
+}
+
+// Status is the whole box on one screen.
+type Status struct {
+	Version  string    `json:"version"`
+	Board    Board     `json:"board"`
+	BootMode string    `json:"bootMode"` // normal, safe, factory
+	Uptime   float64   `json:"uptime"`   // seconds
+	Wall     int64     `json:"wall,omitempty"`
+	Hostname string    `json:"hostname"`
+	Memory   Memory    `json:"memory"`
+	Userdata Userdata  `json:"userdata"`
+	Network  *Network  `json:"network,omitempty"` // absent: core does not answer
+	Radio    Radio     `json:"radio"`
+	Bridge   *Bridge   `json:"bridge,omitempty"` // absent: the bridge does not answer
+	Services []Service `json:"services"`
+	Warnings []string  `json:"warnings,omitempty"` // configuration, missing parts
+}
+
+// Board names the hardware.
+type Board struct {
+	ID       string `json:"id"`    // lidl, sengled-e39-g8c, emulated
+	Model    string `json:"model"` // /proc/device-tree/model
+	Emulated bool   `json:"emulated"`
+}
+
+// Memory is in KiB, from /proc/meminfo.
+type Memory struct {
+	Total     uint64 `json:"totalKiB"`
+	Free      uint64 `json:"freeKiB"`
+	Available uint64 `json:"availableKiB"`
+}
+
+// Userdata tells what became of the writable partition.
+type Userdata struct {
+	State  string `json:"state"` // mounted, absent, unformatted, corrupt, failed, skipped
+	Device string `json:"device,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// KiB; only when mounted.
+	Total uint64 `json:"totalKiB,omitempty"`
+	Free  uint64 `json:"freeKiB,omitempty"`
+}
+
+// Network is what core's eth service answers to the method "status".
+type Network struct {
+	Interface string   `json:"interface"`
+	MAC       string   `json:"mac"`
+	Carrier   bool     `json:"carrier"`
+	SpeedMbit int      `json:"speedMbit,omitempty"`
+	Method    string   `json:"method"` // dhcp, static, fallback, none
+	State     string   `json:"state"`  // down, no-carrier, asking, bound, static, fallback
+	Addresses []string `json:"addresses"`
+	Gateway   string   `json:"gateway,omitempty"`
+	DNS       []string `json:"dns,omitempty"`
+	Lease     int64    `json:"leaseSeconds,omitempty"` // left
+	Server    string   `json:"server,omitempty"`
+}
+
+// Radio is the UART and who has it (INV 5).
+type Radio struct {
+	Owner  string `json:"owner"` // bridge, otbr, a radio operation, or empty
+	Device string `json:"device"`
+	Mode   string `json:"mode"` // zigbee, otbr
+	Baud   int    `json:"baud"`
+	Flow   string `json:"flow"` // none, sw, hw
+}
+
+// Bridge is what the bridge answers to the method "status". Counters are
+// since the process started, in bytes unless they say otherwise.
+type Bridge struct {
+	Listen   string        `json:"listen"`
+	UART     string        `json:"uart"`
+	UARTOpen bool          `json:"uartOpen"`
+	UARTErr  string        `json:"uartError,omitempty"`
+	Baud     int           `json:"baud"`
+	Flow     string        `json:"flow"`
+	Client   *BridgeClient `json:"client,omitempty"`
+	Pending  int           `json:"pending"` // newcomers that have not shown what they are
+
+	RxBytes      uint64 `json:"rxBytes"`      // UART -> client
+	TxBytes      uint64 `json:"txBytes"`      // client -> UART
+	Discarded    uint64 `json:"discarded"`    // from the radio while no client was connected (INV 3)
+	QueueDropped uint64 `json:"queueDropped"` // INV 2: full queue without flow control, the connection was closed
+	Connects     uint64 `json:"connects"`
+	Takeovers    uint64 `json:"takeovers"`
+	Refused      uint64 `json:"refused"`
+
+	// From TIOCGICOUNT, since the UART was opened.
+	FrameErrors  uint64 `json:"frameErrors"`
+	ParityErrors uint64 `json:"parityErrors"`
+	Overruns     uint64 `json:"overruns"`    // the UART's FIFO
+	BufOverruns  uint64 `json:"bufOverruns"` // the tty's buffer
+
+	LastClose string `json:"lastClose,omitempty"` // the last client's end, in words
+}
+
+// BridgeClient is the one raw client (INV 4).
+type BridgeClient struct {
+	Addr  string  `json:"addr"`
+	Since float64 `json:"sinceSeconds"` // connected for
+	Rx    uint64  `json:"rxBytes"`      // UART -> client
+	Tx    uint64  `json:"txBytes"`
+}
+
+// Service is one supervised process.
+type Service struct {
+	Name      string  `json:"name"`
+	State     string  `json:"state"` // waiting, starting, running, backoff, stopping, stopped, failed, done
+	PID       int     `json:"pid,omitempty"`
+	Since     float64 `json:"sinceSeconds"` // in this state for
+	Restarts  int     `json:"restarts"`     // since boot
+	Essential bool    `json:"essential"`
+	CPU       float64 `json:"cpuSeconds"` // user+system of the present process
+	RSS       uint64  `json:"rssKiB"`
+	Anon      uint64  `json:"anonKiB"` // RssAnon
+	Status    string  `json:"status,omitempty"`
+	LastExit  string  `json:"lastExit,omitempty"` // exit code or signal, and its last words
+}
