@@ -1,0 +1,150 @@
+// Package config reads and changes the gateway's settings: the files in
+// /userdata/etc. They are those of the firmware that these boards come from,
+// with its keys, meanings and defaults, plus gateway.conf for what is new.
+//
+// Files are parsed and never run as shell, although some of them were made for
+// that. Nothing here stops a boot: an absent file is its defaults, a bad value
+// is a Warning that says what is used instead, a file is read up to 64 KiB.
+// Changes go through atomicfile (INV 6) and keep comments and order.
+//
+// The package does not act on a setting; services do.
+package config
+
+import (
+	"net/netip"
+
+	"gwinit/board/rtl8196e"
+)
+
+// Config is everything that Load reads.
+type Config struct {
+	Radio    Radio
+	Network  Network
+	LEDs     LEDs
+	Netwatch Netwatch
+	NTP      NTP
+	Gateway  Gateway
+	Hostname string // as Network.Hostname
+	TZ       string // a POSIX TZ string
+	Users    []User // passwd, valid lines only
+	Thread   bool   // /userdata/thread has files: a Thread network is stored
+}
+
+// Modes of the radio.
+const (
+	ModeZigbee = "zigbee"
+	ModeOTBR   = "otbr"
+)
+
+// Flow control of the radio's UART.
+const (
+	FlowNone     = "none"
+	FlowSoftware = "sw"
+	FlowHardware = "hw"
+)
+
+// Radio is radio.conf.
+type Radio struct {
+	Mode    string // ModeZigbee or ModeOTBR
+	Baud    int    // 1200 to 4000000
+	Flow    string // "none", "sw", "hw"; "" when FIRMWARE_FLOW_CTRL is absent or bad
+	FlowSet bool   // Flow is not ""
+	Bind    string // IPv4 or IPv6 literal that the bridge listens on; "" is every address
+
+	// What somebody noted about the radio's firmware; "" when absent.
+	Firmware          string // ncp, rcp, otrcp, router
+	FirmwareVersion   string
+	BootloaderVersion string
+}
+
+// Network is eth0.conf, eth0.bak, mac_address and hostname.
+type Network struct {
+	Static   *Static // nil: DHCP
+	Fallback Static  // while no DHCP server answers
+	MAC      string  // aa:bb:cc:dd:ee:ff in lower case; "" when there is none yet
+	Hostname string
+}
+
+// Static is one IPv4 set-up.
+type Static struct {
+	Addr    netip.Prefix // the host's address with the length of its prefix
+	Gateway netip.Addr   // not valid: no default route
+	DNS     []netip.Addr
+	Domain  string // search domain, "" for none
+}
+
+// LEDs is leds.conf.
+type LEDs struct {
+	Mode string // off, dim, bright
+}
+
+// Netwatch is netwatch.conf.
+type Netwatch struct {
+	Enabled     bool
+	Targets     []netip.Addr // empty: the default gateway
+	FailMinutes int
+	PollSeconds int
+	MaxReboots  int
+	WindowHours int
+	DryRun      bool
+}
+
+// NTP is ntp.conf.
+type NTP struct {
+	Servers []string // names or addresses, never empty
+}
+
+// Gateway is gateway.conf.
+type Gateway struct {
+	LogKiB int // size of the log ring in memory
+}
+
+// User is a line of passwd.
+type User struct {
+	Name  string
+	Hash  string // crypt(3) form; "", "*", "!", "x" as in passwd(5)
+	UID   int
+	GID   int
+	Home  string
+	Shell string
+}
+
+// Load reads every file below root ("" or "/" on the box). It never fails; the
+// warnings are in the order of files and lines.
+func Load(root string, b rtl8196e.Board) (Config, []Warning) {
+	l := loader{root: root}
+	c := Config{
+		Radio:    l.radio(b),
+		Network:  l.network(),
+		LEDs:     l.leds(),
+		Netwatch: l.netwatch(),
+		NTP:      l.ntp(),
+		Gateway:  l.gateway(),
+		TZ:       l.tz(),
+		Users:    l.passwd(),
+		Thread:   l.thread(),
+	}
+	c.Hostname = c.Network.Hostname
+	return c, l.warnings
+}
+
+// LoadRadio reads only what the bridge needs before it can listen: radio.conf.
+func LoadRadio(root string, b rtl8196e.Board) (Radio, []Warning) {
+	l := loader{root: root}
+	r := l.radio(b)
+	return r, l.warnings
+}
+
+// LoadNetwork reads eth0.conf, eth0.bak, mac_address and hostname.
+func LoadNetwork(root string) (Network, []Warning) {
+	l := loader{root: root}
+	n := l.network()
+	return n, l.warnings
+}
+
+// LoadGateway reads gateway.conf.
+func LoadGateway(root string) (Gateway, []Warning) {
+	l := loader{root: root}
+	g := l.gateway()
+	return g, l.warnings
+}
