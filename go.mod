@@ -21,5 +21,5 @@ require (
 	golang.org/x/term v0.48.0 // indirect
 	golang.org/x/tools v0.38.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-	mvdan.cc/sh/v3 v3.14.1 // indirect
+	mvdan.cc/sh/v3 v3.11.0 // indirect
 )
