@@ -1,0 +1,224 @@
+// Command size tells what the gateway binary costs: in the 2 MiB rootfs, by
+// part, and in zero-filled memory. It is run by `make size` and, with -check,
+// by `make image`.
+//
+// A part's cost is measured by leaving it out: the binary is built again with
+// the part's build tag and packed as the image is, and the difference is what
+// the part adds to what the others bring anyway.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"debug/elf"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gwinit/internal/mtdimage"
+)
+
+// maxZeroFilled bounds .bss and .noptrbss together, in bytes. A 32 MiB board
+// refuses to exec a binary that asks for more memory than it has, and one
+// import of crypto/* asks for 32 MiB.
+const maxZeroFilled = 1 << 20
+
+// part is something that can be left out of the binary by a build tag.
+type part struct{ tag, what string }
+
+var parts = []part{
+	{"no_shell", "shell (mvdan.cc/sh, x/term)"},
+	{"no_tools", "files, text, process and system tools"},
+	{"no_nettools", "ip, ping, netstat (vishvananda/netlink)"},
+	{"no_core", "core: eth, DHCP (netlink, insomniacslk/dhcp, net)"},
+	{"no_gwctl", "gwctl's command line"},
+	{"no_bridge", "bridge"},
+}
+
+// budget is the flash that parts still to come may take, in KiB.
+var budget = []struct {
+	what string
+	kib  int
+}{
+	{"ssh server and keys (x/crypto/ssh)", 420},
+	{"nftables", 60},
+	{"iperf3 server, bench mode", 50},
+	{"OTBR supervisor", 40},
+	{"radio flashing (GBL, XMODEM, probes)", 50},
+	{"mDNS (x/net/dns/dnsmessage)", 30},
+	{"NTP", 20},
+	{"updates (minisign, slots)", 40},
+	{"panel, netwatch, tuning", 60},
+	{"WireGuard (or an add-on file in /userdata)", 250},
+}
+
+func main() {
+	var (
+		check   = flag.Bool("check", false, "only check the zero-filled memory")
+		mips    = flag.String("mips", "GOOS=linux GOARCH=mips GOMIPS=softfloat CGO_ENABLED=0", "build `environment`")
+		gcflags = flag.String("gcflags", "-gcflags=all=-l", "compiler `flags`")
+		block   = flag.String("block", "128K", "squashfs block `size`")
+	)
+	flag.Parse()
+	if err := run(flag.Arg(0), *check, strings.Fields(*mips), *gcflags, *block); err != nil {
+		fmt.Fprintln(os.Stderr, "size:", err)
+		os.Exit(1)
+	}
+}
+
+func run(gw string, checkOnly bool, env []string, gcflags, block string) error {
+	zero, err := zeroFilled(gw)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: %d KiB of zero-filled memory (limit %d)\n", gw, zero>>10, maxZeroFilled>>10)
+	if zero > maxZeroFilled {
+		return fmt.Errorf("%s wants %d KiB of zero-filled memory, more than %d: a 32 MiB board refuses to exec it. `go tool nm -size -sort size` on an unstripped build names the array (crypto/internal/fips140/drbg is the usual one)", gw, zero>>10, maxZeroFilled>>10)
+	}
+	if checkOnly {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "size")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	measure := func(tags string) (raw, packed int64, err error) {
+		bin := filepath.Join(dir, "gw")
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, gcflags, "-ldflags=-s -w -buildid=", "-o", bin, "./cmd/gwinit")
+		cmd.Env = append(os.Environ(), env...)
+		cmd.Stderr = os.Stderr
+		if err := cmd.Run(); err != nil {
+			return 0, 0, fmt.Errorf("build with tags %q: %w", tags, err)
+		}
+		return pack(bin, block)
+	}
+	raw, packed, err := measure("")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\n%-58s %9s %9s\n", "part", "raw KiB", "flash KiB")
+	fmt.Printf("%-58s %9d %9d\n", "everything", raw>>10, packed>>10)
+	var tags []string
+	for _, p := range parts {
+		r, q, err := measure(p.tag)
+		if err != nil {
+			return err
+		}
+		tags = append(tags, p.tag)
+		fmt.Printf("  %-56s %9d %9d\n", p.what, (raw-r)>>10, (packed-q)>>10)
+	}
+	r, q, err := measure(strings.Join(tags, ","))
+	if err != nil {
+		return err
+	}
+	fmt.Printf("  %-56s %9d %9d\n", "all of these left out (PID 1, supervisor, Go runtime)", r>>10, q>>10)
+
+	fmt.Printf("\nbudget of parts to come%35s %9s\n", "", "flash KiB")
+	var sum int
+	for _, b := range budget {
+		fmt.Printf("  %-56s %9s %9d\n", b.what, "", b.kib)
+		sum += b.kib
+	}
+	left := mtdimage.RootfsSize>>10 - int(packed>>10)
+	fmt.Printf("left in the partition: %d KiB; budgeted: %d KiB\n", left, sum)
+	return perPackage(dir, env, gcflags)
+}
+
+// zeroFilled adds up .bss and .noptrbss of an ELF file, in bytes.
+func zeroFilled(name string) (uint64, error) {
+	f, err := elf.Open(name)
+	if err != nil {
+		return 0, fmt.Errorf("%w; `make gw` builds it", err)
+	}
+	defer f.Close()
+	var n uint64
+	for _, s := range f.Sections {
+		if s.Type == elf.SHT_NOBITS && s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_TLS == 0 {
+			n += s.Size
+		}
+	}
+	if n == 0 {
+		return 0, errors.New(name + ": no .bss: not a Go program")
+	}
+	return n, nil
+}
+
+// pack returns the size of a file and of a squashfs that holds it alone.
+func pack(bin, block string) (raw, packed int64, err error) {
+	st, err := os.Stat(bin)
+	if err != nil {
+		return 0, 0, err
+	}
+	out := bin + ".squashfs"
+	if b, err := exec.Command("mksquashfs", bin, out, "-comp", "xz", "-b", block, "-noappend", "-nopad", "-quiet", "-no-progress").CombinedOutput(); err != nil {
+		return 0, 0, fmt.Errorf("mksquashfs: %w\n%s", err, b)
+	}
+	sq, err := os.Stat(out)
+	if err != nil {
+		return 0, 0, err
+	}
+	return st.Size(), sq.Size(), nil
+}
+
+// perPackage prints the packages with the most code and data, uncompressed.
+func perPackage(dir string, env []string, gcflags string) error {
+	bin := filepath.Join(dir, "gw.syms")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", gcflags, "-o", bin, "./cmd/gwinit")
+	cmd.Env = append(os.Environ(), env...)
+	if b, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build with symbols: %w\n%s", err, b)
+	}
+	nm, err := exec.Command("go", "tool", "nm", "-size", bin).Output()
+	if err != nil {
+		return fmt.Errorf("go tool nm: %w", err)
+	}
+	sizes := map[string]int64{}
+	s := bufio.NewScanner(bytes.NewReader(nm))
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		f := strings.Fields(s.Text())
+		if len(f) < 4 || strings.ContainsAny(f[2], "bBU") {
+			continue
+		}
+		n, err := strconv.ParseInt(f[1], 10, 64)
+		if err != nil {
+			continue
+		}
+		sizes[packageOf(f[3])] += n
+	}
+	type row struct {
+		pkg string
+		n   int64
+	}
+	var rows []row
+	for p, n := range sizes {
+		rows = append(rows, row{p, n})
+	}
+	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(b.n, a.n) })
+	fmt.Printf("\n%-58s %9s\n", "packages with the most code and data", "raw KiB")
+	for _, r := range rows[:min(30, len(rows))] {
+		fmt.Printf("  %-56s %9d\n", r.pkg, r.n>>10)
+	}
+	return nil
+}
+
+// packageOf is the import path in a symbol such as
+// "gwinit/internal/api.(*Error).Error" or "type:.eq.net/netip.Addr".
+func packageOf(sym string) string {
+	if i := strings.IndexByte(sym, ':'); i >= 0 && !strings.Contains(sym[:i], "/") {
+		return sym[:i] + ": (type and runtime data)"
+	}
+	slash := strings.LastIndexByte(sym, '/')
+	if dot := strings.IndexByte(sym[slash+1:], '.'); dot >= 0 {
+		return sym[:slash+1+dot]
+	}
+	return sym
+}
