@@ -1,0 +1,173 @@
+//go:build linux
+
+// Package kernelbridge speaks to the in-kernel UART bridge of the incumbent
+// firmware's kernel (driver rtl8196e_uart_bridge) through its parameters in
+// sysfs.
+//
+// It finds the driver, disarms it before the UART is opened, arms it again and
+// reads its flow control setting. It does not watch the driver's counters and
+// does not run it as an engine. On a kernel without the driver everything says
+// ErrAbsent.
+//
+// Reading or writing any parameter can block, for as long as another process
+// pulses a radio pin (about 1.2 s): the functions therefore take a context and
+// do each access in a goroutine that outlives them only if the driver hangs.
+package kernelbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Dir is the driver's parameter folder, below the file-system root.
+const Dir = "sys/module/rtl8196e_uart_bridge/parameters"
+
+// ErrAbsent means that this kernel has no such driver.
+var ErrAbsent = errors.New("no kernel bridge in this kernel")
+
+// ErrStillArmed means that the driver kept the UART although it was told to
+// give it up.
+var ErrStillArmed = errors.New("the kernel bridge stays armed")
+
+// pollEvery is how often armed is read again after a write of enable: the
+// driver's threads end within milliseconds, and a read is one exclusive lock.
+const pollEvery = 10 * time.Millisecond
+
+// Driver is the kernel bridge's folder in sysfs.
+type Driver struct{ dir string }
+
+// Detect returns the driver, or ErrAbsent. root is the file-system root, ""
+// or "/" on the box.
+func Detect(root string) (*Driver, error) {
+	dir := filepath.Join("/", root, Dir)
+	st, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir() {
+		return nil, ErrAbsent
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the kernel bridge: %w", err)
+	}
+	return &Driver{dir: dir}, nil
+}
+
+// Armed says whether the driver has the UART and its port.
+func (d *Driver) Armed(ctx context.Context) (bool, error) {
+	v, err := d.read(ctx, "armed")
+	if err != nil {
+		return false, err
+	}
+	switch v {
+	case "1", "Y", "y":
+		return true, nil
+	case "0", "N", "n":
+		return false, nil
+	}
+	return false, fmt.Errorf("read kernel bridge armed: %q is neither 0 nor 1", v)
+}
+
+// Disarm makes the driver give up the UART and its port, and returns whether
+// it had them. It waits until armed reads 0, until ctx ends at most; then the
+// error wraps ErrStillArmed and the context's error. The UART must not be
+// opened after an error.
+func (d *Driver) Disarm(ctx context.Context) (was bool, err error) {
+	was, err = d.Armed(ctx)
+	if err != nil || !was {
+		return was, err
+	}
+	return true, d.enable(ctx, "0", false)
+}
+
+// Arm makes the driver take the UART and its port with the settings it has.
+func (d *Driver) Arm(ctx context.Context) error { return d.enable(ctx, "1", true) }
+
+func (d *Driver) enable(ctx context.Context, value string, want bool) error {
+	if err := d.write(ctx, "enable", value); err != nil {
+		return err
+	}
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		armed, err := d.Armed(ctx)
+		if err != nil {
+			return err
+		}
+		if armed == want {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if want {
+				return fmt.Errorf("arm the kernel bridge: armed reads 0: %w", ctx.Err())
+			}
+			return fmt.Errorf("%w: %w", ErrStillArmed, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// FlowControl returns the driver's flow control as configuration names it:
+// none, sw or hw. The driver seeds it from the device tree, so it is what the
+// board is wired for.
+func (d *Driver) FlowControl(ctx context.Context) (string, error) {
+	v, err := d.read(ctx, "flow_control")
+	if err != nil {
+		return "", err
+	}
+	switch v { // reads are numeric, whatever was written
+	case "0":
+		return "none", nil
+	case "1":
+		return "hw", nil
+	case "2":
+		return "sw", nil
+	}
+	return "", fmt.Errorf("read kernel bridge flow_control: %q is not 0, 1 or 2", v)
+}
+
+func (d *Driver) read(ctx context.Context, name string) (string, error) {
+	return within(ctx, "read kernel bridge "+name, func() (string, error) {
+		b, err := os.ReadFile(filepath.Join(d.dir, name))
+		return strings.TrimSpace(string(b)), err
+	})
+}
+
+func (d *Driver) write(ctx context.Context, name, value string) error {
+	_, err := within(ctx, "write kernel bridge "+name+"="+value, func() (string, error) {
+		f, err := os.OpenFile(filepath.Join(d.dir, name), os.O_WRONLY, 0)
+		if err != nil {
+			return "", err
+		}
+		_, err = f.WriteString(value + "\n")
+		return "", errors.Join(err, f.Close())
+	})
+	return err
+}
+
+// within runs a system call that cannot be interrupted and gives up waiting
+// for it when ctx ends.
+func within(ctx context.Context, op string, f func() (string, error)) (string, error) {
+	type result struct {
+		v   string
+		err error
+	}
+	done := make(chan result, 1) // buffered: a late answer must not hold its goroutine
+	go func() {
+		v, err := f()
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		if r.err != nil {
+			return "", fmt.Errorf("%s: %w", op, r.err)
+		}
+		return r.v, nil
+	case <-ctx.Done():
+		return "", fmt.Errorf("%s: the driver does not answer: %w", op, ctx.Err())
+	}
+}
