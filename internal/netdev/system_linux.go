@@ -1,0 +1,276 @@
+package netdev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// protocol marks our routes (RTPROT_DHCP of linux/rtnetlink.h): the kernel's
+// own and those of `ip route add` bear others.
+const protocol = unix.RTPROT_DHCP
+
+// System is the kernel this process runs on.
+type System struct {
+	Root string // "" on the box; /sys is read below it
+}
+
+// Link implements Kernel.
+func (s System) Link(name string) (Link, error) {
+	nl, err := netlink.LinkByName(name)
+	if err != nil {
+		var gone netlink.LinkNotFoundError
+		if errors.As(err, &gone) || errors.Is(err, unix.ENODEV) {
+			return Link{}, fmt.Errorf("%w: %s", ErrNoLink, name)
+		}
+		return Link{}, fmt.Errorf("read link %s: %w", name, err)
+	}
+	at := nl.Attrs()
+	l := Link{
+		Index:   at.Index,
+		Name:    at.Name,
+		MTU:     at.MTU,
+		Up:      at.RawFlags&unix.IFF_UP != 0,
+		Carrier: at.RawFlags&unix.IFF_UP != 0 && at.RawFlags&unix.IFF_LOWER_UP != 0,
+	}
+	copy(l.MAC[:], at.HardwareAddr)
+	// netlink 1.3.1 does not read IFLA_CARRIER_CHANGES; the speed is no
+	// link attribute at all.
+	l.Changes = s.number(name, "carrier_changes")
+	if l.Carrier {
+		l.SpeedMbit = int(min(s.number(name, "speed"), 1e6))
+		if l.SpeedMbit == 1e6 { // SPEED_UNKNOWN
+			l.SpeedMbit = 0
+		}
+	}
+	return l, nil
+}
+
+// number reads a file of the interface in sysfs, 0 if it is not there or
+// negative.
+func (s System) number(name, file string) uint64 {
+	b, err := os.ReadFile(filepath.Join("/", s.Root, "sys/class/net", name, file))
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func ref(index int) netlink.Link {
+	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}}
+}
+
+// SetUp implements Kernel.
+func (System) SetUp(index int, up bool) error {
+	set, word := netlink.LinkSetDown, "down"
+	if up {
+		set, word = netlink.LinkSetUp, "up"
+	}
+	if err := set(ref(index)); err != nil {
+		return fmt.Errorf("set link %d %s: %w", index, word, err)
+	}
+	return nil
+}
+
+// SetMAC implements Kernel.
+func (System) SetMAC(index int, mac MAC) error {
+	if err := netlink.LinkSetHardwareAddr(ref(index), mac[:]); err != nil {
+		return fmt.Errorf("set MAC %v on link %d: %w", mac, index, err)
+	}
+	return nil
+}
+
+// SetMTU implements Kernel.
+func (System) SetMTU(index, mtu int) error {
+	if err := netlink.LinkSetMTU(ref(index), mtu); err != nil {
+		return fmt.Errorf("set MTU %d on link %d: %w", mtu, index, err)
+	}
+	return nil
+}
+
+// Addrs implements Kernel.
+func (System) Addrs(index int) ([]Addr, error) {
+	var out []Addr
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		list, err := netlink.AddrList(ref(index), family)
+		if err != nil {
+			if family == netlink.FAMILY_V6 && errors.Is(err, unix.EAFNOSUPPORT) {
+				continue
+			}
+			return nil, fmt.Errorf("list addresses of link %d: %w", index, err)
+		}
+		for _, a := range list {
+			if p, ok := prefix(a.IPNet); ok {
+				out = append(out, Addr{Prefix: p, Valid: lifetime(a.ValidLft)})
+			}
+		}
+	}
+	return out, nil
+}
+
+// lifetime turns seconds, of which 0xffffffff (-1 on a 32-bit CPU) is for
+// ever, into a Duration.
+func lifetime(seconds int) time.Duration {
+	if uint32(seconds) == 0xffffffff {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+func prefix(n *net.IPNet) (netip.Prefix, bool) {
+	if n == nil {
+		return netip.Prefix{}, false
+	}
+	a, ok := netip.AddrFromSlice(n.IP)
+	ones, size := n.Mask.Size()
+	if !ok || size == 0 {
+		return netip.Prefix{}, false
+	}
+	return netip.PrefixFrom(a.Unmap(), ones), true
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// maxLifetime keeps the seconds below the sign bit of a 32-bit int.
+const maxLifetime = 0x7ffffffe * time.Second
+
+// SetAddr implements Kernel.
+func (System) SetAddr(index int, a Addr) error {
+	na := &netlink.Addr{IPNet: ipNet(a.Prefix)}
+	if a.Valid > 0 {
+		na.ValidLft = int(max(1, min(a.Valid, maxLifetime)/time.Second))
+		na.PreferedLft = na.ValidLft
+	}
+	if err := netlink.AddrReplace(ref(index), na); err != nil {
+		return fmt.Errorf("set address %v on link %d: %w", a.Prefix, index, err)
+	}
+	return nil
+}
+
+// DelAddr implements Kernel.
+func (System) DelAddr(index int, p netip.Prefix) error {
+	err := netlink.AddrDel(ref(index), &netlink.Addr{IPNet: ipNet(p)})
+	if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return fmt.Errorf("remove address %v from link %d: %w", p, index, err)
+	}
+	return nil
+}
+
+// SetRoutes implements Kernel.
+func (System) SetRoutes(index int, routes []Route) error {
+	old, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{
+		LinkIndex: index, Protocol: protocol, Table: unix.RT_TABLE_MAIN,
+	}, netlink.RT_FILTER_OIF|netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return fmt.Errorf("list routes of link %d: %w", index, err)
+	}
+	var errs []error
+	// A gateway in a more specific route of this list must be reachable
+	// before it is used, so routes on the link go first.
+	for _, direct := range []bool{true, false} {
+		for _, r := range routes {
+			if r.Via.IsValid() == direct {
+				continue
+			}
+			if err := netlink.RouteReplace(wireRoute(index, r)); err != nil {
+				errs = append(errs, fmt.Errorf("set route %v via %v on link %d: %w", r.Dst, r.Via, index, err))
+			}
+		}
+	}
+	for _, o := range old {
+		if !wanted(o, routes) {
+			if err := netlink.RouteDel(&o); err != nil && !errors.Is(err, unix.ESRCH) {
+				errs = append(errs, fmt.Errorf("remove route %v of link %d: %w", o.Dst, index, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func wireRoute(index int, r Route) *netlink.Route {
+	nr := &netlink.Route{LinkIndex: index, Dst: ipNet(r.Dst.Masked()), Protocol: protocol, Scope: netlink.SCOPE_LINK}
+	if r.Via.IsValid() {
+		nr.Gw, nr.Scope = r.Via.AsSlice(), netlink.SCOPE_UNIVERSE
+	}
+	if r.OnLink {
+		nr.Flags = int(netlink.FLAG_ONLINK)
+	}
+	return nr
+}
+
+func wanted(o netlink.Route, routes []Route) bool {
+	for _, r := range routes {
+		dst, ok := prefix(o.Dst)
+		if !ok { // how older library versions show the default route
+			dst = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		}
+		via, _ := netip.AddrFromSlice(o.Gw)
+		if dst == r.Dst.Masked() && via.Unmap() == r.Via {
+			return true
+		}
+	}
+	return false
+}
+
+// Watch implements Kernel. It reads the notifications' arrival, not their
+// content: what they say is one Link away, and the library's own subscription
+// allocates 64 KiB for each.
+func (System) Watch(ctx context.Context) (<-chan struct{}, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open rtnetlink socket: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: unix.RTMGRP_LINK}); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("subscribe to link changes: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "rtnetlink")
+	rc, err := file.SyscallConn()
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("subscribe to link changes: %w", err)
+	}
+	ch := make(chan struct{}, 1)
+	stop := context.AfterFunc(ctx, func() { file.Close() })
+	go func() {
+		defer close(ch)
+		defer stop()
+		defer file.Close()
+		var b [1]byte
+		for {
+			var errRecv error
+			err := rc.Read(func(fd uintptr) bool {
+				_, _, errRecv = unix.Recvfrom(int(fd), b[:], 0)
+				return errRecv != unix.EAGAIN
+			})
+			if err != nil {
+				return // closed
+			}
+			// ENOBUFS: more changes than fit, which is a change.
+			if errRecv != nil && errRecv != unix.ENOBUFS && errRecv != unix.EINTR {
+				return
+			}
+			select {
+			case ch <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return ch, nil
+}
