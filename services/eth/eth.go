@@ -1,0 +1,445 @@
+// Package eth gives the box its network: the loopback and Ethernet links, the
+// MAC, an address from DHCP or from eth0.conf, routes, resolv.conf, hosts and
+// the host name.
+//
+// Nothing in it is fatal (INV 10, 11): an interface that is not there is waited
+// for, a step that fails is logged and done again later. IPv6 addresses are the
+// kernel's own work (SLAAC). It does not judge whether the network is of any
+// use; netwatch does.
+//
+// # What a restart finds
+//
+// The address stays on the interface when the process ends, and its name in
+// /run/eth0.addr, so that the next start asks to keep it and no connection
+// breaks. The kernel removes a leased address at the lease's end by itself.
+package eth
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"gwinit/internal/api"
+	"gwinit/internal/config"
+	"gwinit/internal/netdev"
+	"gwinit/services/eth/dhcp"
+)
+
+const (
+	// retryEvery is when something that failed is tried again, and how often
+	// an interface that is not there is looked for besides its notification.
+	retryEvery = 5 * time.Second
+	// lookEvery is how often the link is looked at without a notification.
+	lookEvery = 30 * time.Second
+)
+
+// Options is what a Service works on. The zero value is the box.
+type Options struct {
+	Root      string // file system root; "" is /
+	Interface string // default eth0
+	Kernel    netdev.Kernel
+	// Transport makes the DHCP client's sockets on a link.
+	Transport func(netdev.Link) dhcp.Transport
+	// SetHostname sets the kernel's host name.
+	SetHostname func(string) error
+	// Random fills b, waiting for entropy until ctx ends at most.
+	Random func(ctx context.Context, b []byte) error
+	// Userdata tells whether /userdata is mounted, so that a MAC made now
+	// will be there at the next boot.
+	Userdata func() bool
+	// Log takes one event, a line without its end.
+	Log func(string)
+}
+
+// Service is the network of one interface.
+type Service struct {
+	opt Options
+	cfg config.Network
+
+	// mu guards what follows, and is held while a setup is applied, so that
+	// there is one at a time.
+	mu      sync.Mutex
+	link    netdev.Link // last seen; Index 0: not there
+	mtu     int         // of the interface when it was found
+	cur     setup
+	lease   *dhcp.Lease
+	dirty   bool // cur could not be applied in full
+	lastErr string
+}
+
+// setup is a complete IPv4 configuration.
+type setup struct {
+	method, state string // as in api.Network
+	addr          netip.Prefix
+	expires       time.Time // zero: never
+	routes        []netdev.Route
+	gateway       netip.Addr
+	dns           []netip.Addr
+	search        []string
+	server        netip.Addr
+	mtu           int // 0: the interface's own
+}
+
+// New returns the service; nothing happens before Run.
+func New(opt Options) *Service {
+	opt.Interface = cmp.Or(opt.Interface, "eth0")
+	if opt.Kernel == nil {
+		opt.Kernel = netdev.System{Root: opt.Root}
+	}
+	if opt.Transport == nil {
+		opt.Transport = func(l netdev.Link) dhcp.Transport { return dhcp.Sockets{Interface: l.Name, Index: l.Index} }
+	}
+	if opt.SetHostname == nil {
+		opt.SetHostname = func(name string) error { return syscall.Sethostname([]byte(name)) }
+	}
+	if opt.Random == nil {
+		opt.Random = random
+	}
+	if opt.Userdata == nil {
+		opt.Userdata = func() bool { return mounted(filepath.Join("/", opt.Root, "userdata")) }
+	}
+	if opt.Log == nil {
+		opt.Log = func(line string) { fmt.Fprintln(os.Stderr, line) }
+	}
+	return &Service{opt: opt, cur: setup{method: "none", state: "down"}}
+}
+
+// Run keeps the network up until ctx ends, and returns nil then; there is no
+// failure it would end for (INV 10). The interface and its address stay as
+// they are.
+func (s *Service) Run(ctx context.Context) error {
+	cfg, warnings := config.LoadNetwork(s.opt.Root)
+	s.cfg = cfg
+	for _, w := range warnings {
+		s.opt.Log(w.String())
+	}
+	if err := s.opt.SetHostname(cfg.Hostname); err != nil {
+		s.opt.Log(fmt.Sprintf("set host name %q: %v", cfg.Hostname, err))
+	}
+	s.writeHosts(netip.Addr{})
+	s.loopback()
+
+	var changed <-chan struct{}
+	tick := time.NewTicker(retryEvery)
+	defer tick.Stop()
+	said := false
+	for {
+		if changed == nil {
+			var err error
+			if changed, err = s.opt.Kernel.Watch(ctx); err != nil {
+				// Every link is looked at regularly anyway (INV 11).
+				s.opt.Log(err.Error())
+			}
+		}
+		link, err := s.opt.Kernel.Link(s.opt.Interface)
+		if err == nil {
+			said = false
+			changed = s.runLink(ctx, link, changed)
+		} else if !said {
+			said = true
+			s.opt.Log(fmt.Sprintf("%v; waiting for it", err))
+		}
+		select {
+		case <-ctx.Done():
+			if changed != nil {
+				for range changed { // until its goroutine is gone
+				}
+			}
+			return nil
+		case _, ok := <-changed:
+			if !ok {
+				changed = nil
+				s.wait(ctx, tick.C)
+			}
+		case <-tick.C:
+		}
+	}
+}
+
+// wait waits for the next tick.
+func (s *Service) wait(ctx context.Context, tick <-chan time.Time) {
+	select {
+	case <-ctx.Done():
+	case <-tick:
+	}
+}
+
+// loopback sets lo up.
+func (s *Service) loopback() {
+	lo, err := s.opt.Kernel.Link("lo")
+	if err == nil && !lo.Up {
+		err = s.opt.Kernel.SetUp(lo.Index, true)
+	}
+	if err != nil {
+		s.opt.Log(err.Error())
+	}
+}
+
+// runLink looks after the interface until it is gone or ctx ends. It returns
+// the channel it was given, or nil once that was closed.
+func (s *Service) runLink(ctx context.Context, link netdev.Link, changed <-chan struct{}) <-chan struct{} {
+	s.setSysctl("net/ipv6/conf/"+link.Name+"/accept_ra", "2")
+	if err := s.bringUp(ctx, &link); err != nil {
+		s.mu.Lock()
+		s.note(err)
+		s.mu.Unlock()
+		return changed
+	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if ctx.Err() == nil {
+			s.link, s.cur, s.lease = netdev.Link{}, setup{method: "none", state: "down"}, nil
+		}
+	}()
+
+	kept := s.kept(link.Index)
+	s.mu.Lock()
+	s.link, s.mtu = link, link.MTU
+	s.cur = setup{method: "dhcp", state: "asking", addr: kept}
+	s.mu.Unlock()
+
+	var client *dhcp.Client
+	static, problems := usable(s.cfg.Static)
+	s.report("eth0.conf", problems)
+	if static != nil {
+		s.apply(static.setup("static"))
+	} else {
+		client = dhcp.New(dhcp.Config{MAC: link.MAC, Hostname: s.cfg.Hostname, Reboot: kept.Addr()},
+			s.opt.Transport(link), (*handler)(s))
+		ctxClient, stop := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			client.Run(ctxClient)
+		}()
+		defer func() {
+			stop()
+			<-done
+		}()
+		if link.Carrier {
+			client.Carrier(true)
+		}
+	}
+	if !link.Carrier {
+		s.opt.Log(link.Name + ": no cable")
+	}
+
+	look := time.NewTimer(lookEvery)
+	defer look.Stop()
+	for {
+		look.Reset(s.again())
+		select {
+		case <-ctx.Done():
+			return changed
+		case _, ok := <-changed:
+			if !ok {
+				if ctx.Err() == nil {
+					s.opt.Log("link notifications ended")
+				}
+				return nil
+			}
+		case <-look.C:
+		}
+		now, err := s.opt.Kernel.Link(s.opt.Interface)
+		if errors.Is(err, netdev.ErrNoLink) || err == nil && now.Index != link.Index {
+			s.opt.Log(link.Name + " is gone")
+			return changed
+		}
+		if err != nil {
+			s.opt.Log(err.Error())
+			continue
+		}
+		s.moved(link, now, client)
+		link = now
+	}
+}
+
+// moved acts on what is different about the link.
+func (s *Service) moved(before, now netdev.Link, client *dhcp.Client) {
+	s.mu.Lock()
+	s.link = now
+	s.mu.Unlock()
+	if now.Up && !before.Up {
+		// Routes went with the link; the address did not. The loop
+		// applies both.
+		s.mu.Lock()
+		s.dirty = true
+		s.mu.Unlock()
+	}
+	switch {
+	case now.Carrier && (!before.Carrier || now.Changes != before.Changes):
+		// Also a flap too short to be seen: only the count tells.
+		speed := ""
+		if now.SpeedMbit > 0 {
+			speed = fmt.Sprintf(", %d Mbit/s", now.SpeedMbit)
+		}
+		s.opt.Log(now.Name + ": link up" + speed)
+		if client != nil {
+			client.Carrier(true)
+		}
+	case before.Carrier && !now.Carrier:
+		s.opt.Log(now.Name + ": link down")
+		if client != nil {
+			client.Carrier(false)
+		}
+	}
+}
+
+// bringUp gives the link its MAC and sets it up; link is what it became.
+func (s *Service) bringUp(ctx context.Context, link *netdev.Link) error {
+	k := s.opt.Kernel
+	if mac, ok := s.mac(ctx, link.MAC); ok && mac != link.MAC {
+		// The box's driver refuses a new MAC while the link is up.
+		if link.Up {
+			if err := k.SetUp(link.Index, false); err != nil {
+				return err
+			}
+		}
+		if err := k.SetMAC(link.Index, mac); err != nil {
+			s.opt.Log(fmt.Sprintf("%v; keeping %v", err, link.MAC))
+		}
+		link.Up = false
+	}
+	if !link.Up {
+		if err := k.SetUp(link.Index, true); err != nil {
+			return err
+		}
+	}
+	now, err := k.Link(link.Name)
+	if err != nil {
+		return err
+	}
+	*link = now
+	return nil
+}
+
+// apply makes to the configuration of the interface.
+func (s *Service) apply(to setup) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.applyLocked(to)
+}
+
+func (s *Service) applyLocked(to setup) {
+	from := s.cur
+	s.cur = to
+	k, index := s.opt.Kernel, s.link.Index
+	var errs []error
+	// The old one goes first: a second address of one subnet goes with the
+	// first.
+	if from.addr.IsValid() && from.addr != to.addr {
+		errs = append(errs, k.DelAddr(index, from.addr))
+	}
+	if to.addr.IsValid() {
+		a := netdev.Addr{Prefix: to.addr}
+		if !to.expires.IsZero() {
+			a.Valid = max(time.Second, time.Until(to.expires))
+		}
+		errs = append(errs, k.SetAddr(index, a))
+	}
+	if mtu := cmp.Or(to.mtu, s.mtu); mtu != s.link.MTU {
+		if err := k.SetMTU(index, mtu); err != nil {
+			s.opt.Log(err.Error()) // the network works without
+		}
+		s.link.MTU = mtu // or it is not tried again
+	}
+	errs = append(errs, k.SetRoutes(index, to.routes))
+	errs = append(errs, s.writeFiles(to))
+	s.note(errors.Join(errs...))
+}
+
+// note remembers a failure for again, and logs it unless it is the last one's
+// repetition.
+func (s *Service) note(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	s.dirty = err != nil
+	if text != "" && text != s.lastErr {
+		s.opt.Log(text)
+	}
+	s.lastErr = text
+}
+
+// again applies the present configuration once more if that failed, and
+// returns when to look again.
+func (s *Service) again() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dirty {
+		s.applyLocked(s.cur)
+	}
+	if s.dirty {
+		return retryEvery
+	}
+	return lookEvery
+}
+
+// Status returns what there is now. It is safe for concurrent use.
+func (s *Service) Status() api.Network {
+	s.mu.Lock()
+	link, cur := s.link, s.cur
+	s.mu.Unlock()
+	n := api.Network{
+		Interface: s.opt.Interface,
+		Method:    cur.method,
+		State:     cur.state,
+		Addresses: []string{},
+	}
+	if link.Index == 0 {
+		return n
+	}
+	n.MAC, n.Carrier, n.SpeedMbit = link.MAC.String(), link.Carrier, link.SpeedMbit
+	switch {
+	case !link.Up:
+		n.State = "down"
+	case !link.Carrier:
+		n.State = "no-carrier"
+	}
+	// From the kernel: its own IPv6 addresses, and what is really there.
+	addrs, err := s.opt.Kernel.Addrs(link.Index)
+	if err != nil && cur.addr.IsValid() {
+		addrs = []netdev.Addr{{Prefix: cur.addr}}
+	}
+	for _, a := range addrs {
+		n.Addresses = append(n.Addresses, a.Prefix.String())
+	}
+	if cur.gateway.IsValid() {
+		n.Gateway = cur.gateway.String()
+	}
+	for _, d := range cur.dns {
+		n.DNS = append(n.DNS, d.String())
+	}
+	if cur.server.IsValid() {
+		n.Server = cur.server.String()
+	}
+	if !cur.expires.IsZero() {
+		n.Lease = int64(max(0, time.Until(cur.expires)) / time.Second)
+	}
+	return n
+}
+
+// Lease returns the lease in use: its NTP servers, for example.
+func (s *Service) Lease() (dhcp.Lease, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lease == nil {
+		return dhcp.Lease{}, false
+	}
+	return *s.lease, true
+}
+
+func (s *Service) report(file string, problems []string) {
+	for _, p := range problems {
+		s.opt.Log(file + ": " + p)
+	}
+}

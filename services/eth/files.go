@@ -1,0 +1,222 @@
+package eth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gwinit/internal/atomicfile"
+	"gwinit/internal/netdev"
+)
+
+// Files below Root. /etc/resolv.conf and /etc/hosts are links into /run.
+const (
+	macFile    = "userdata/etc/mac_address"
+	resolvFile = "run/resolv.conf"
+	hostsFile  = "run/hosts"
+	addrFile   = "run/%s.addr"
+)
+
+func (s *Service) path(name string) string { return filepath.Join("/", s.opt.Root, name) }
+
+// writeFiles writes what other programs read about the network.
+func (s *Service) writeFiles(to setup) error {
+	addr := ""
+	if to.addr.IsValid() {
+		addr = to.addr.String() + "\n"
+	}
+	err := s.write(fmt.Sprintf(addrFile, s.opt.Interface), addr)
+	if to.addr.IsValid() {
+		err = errors.Join(err, s.write(resolvFile, resolvConf(to.dns, to.search)))
+	}
+	s.writeHosts(to.addr.Addr())
+	return err
+}
+
+// write replaces a file if that changes it.
+func (s *Service) write(name, text string) error {
+	path := s.path(name)
+	if old, err := os.ReadFile(path); err == nil && string(old) == text {
+		return nil
+	}
+	return atomicfile.Write(path, []byte(text), 0o644)
+}
+
+// resolvConf makes the file of resolv.conf(5), of which a resolver reads three
+// servers.
+func resolvConf(dns []netip.Addr, search []string) string {
+	var b strings.Builder
+	if len(search) > 0 {
+		b.WriteString("search " + strings.Join(search, " ") + "\n")
+	}
+	for _, d := range dns[:min(len(dns), 3)] {
+		b.WriteString("nameserver " + d.String() + "\n")
+	}
+	return b.String()
+}
+
+// writeHosts names the box: by its address, or by 127.0.1.1 while it has none.
+func (s *Service) writeHosts(addr netip.Addr) {
+	if !addr.IsValid() {
+		addr = netip.AddrFrom4([4]byte{127, 0, 1, 1})
+	}
+	text := "127.0.0.1 localhost\n::1 localhost ip6-localhost\n" + addr.String() + " " + s.cfg.Hostname + "\n"
+	if err := s.write(hostsFile, text); err != nil {
+		s.opt.Log(err.Error())
+	}
+}
+
+// kept returns the address that this service gave the interface before it was
+// restarted, if it is still there.
+func (s *Service) kept(index int) netip.Prefix {
+	b, err := os.ReadFile(s.path(fmt.Sprintf(addrFile, s.opt.Interface)))
+	if err != nil {
+		return netip.Prefix{}
+	}
+	p, err := netip.ParsePrefix(strings.TrimSpace(string(b)))
+	if err != nil || !p.Addr().Is4() {
+		return netip.Prefix{}
+	}
+	addrs, err := s.opt.Kernel.Addrs(index)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	for _, a := range addrs {
+		if a.Prefix == p {
+			return p
+		}
+	}
+	return netip.Prefix{}
+}
+
+// setSysctl writes below /proc/sys. A kernel without the setting is no failure
+// (INV 11).
+func (s *Service) setSysctl(name, value string) {
+	path := s.path("proc/sys/" + name)
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(value)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.opt.Log(err.Error())
+	}
+}
+
+// entropyWait bounds how long the first start of a box waits for entropy: it
+// has none for its first 13 to 15 s, and two boxes with one MAC on one network
+// are worse than a late network.
+const entropyWait = 20 * time.Second
+
+// mac returns the MAC that the interface shall have: the stored one, or one
+// that is made and stored now, as the board has none of its own. Without
+// /userdata, where it would be another one after each boot, the kernel's stays.
+func (s *Service) mac(ctx context.Context, now netdev.MAC) (netdev.MAC, bool) {
+	if s.cfg.MAC != "" {
+		mac, err := parseMAC(s.cfg.MAC)
+		if err == nil {
+			return mac, true
+		}
+		s.opt.Log(fmt.Sprintf("mac_address: %v; keeping %v", err, now))
+		return now, false
+	}
+	if !s.opt.Userdata() {
+		return now, false
+	}
+	mac := netdev.MAC{0: 0x02} // locally administered, unicast
+	wait, stop := context.WithTimeout(ctx, entropyWait)
+	defer stop()
+	if err := s.opt.Random(wait, mac[1:]); err != nil {
+		s.opt.Log(fmt.Sprintf("make a MAC: %v; keeping %v", err, now))
+		return now, false
+	}
+	if err := atomicfile.Write(s.path(macFile), []byte(mac.String()+"\n"), 0o644); err != nil {
+		s.opt.Log(fmt.Sprintf("store the MAC: %v; keeping %v", err, now))
+		return now, false
+	}
+	s.cfg.MAC = mac.String()
+	s.opt.Log("made MAC " + s.cfg.MAC)
+	return mac, true
+}
+
+// parseMAC reads aa:bb:cc:dd:ee:ff.
+func parseMAC(text string) (netdev.MAC, error) {
+	var mac netdev.MAC
+	if len(text) != 17 {
+		return mac, fmt.Errorf("%q is no MAC", text)
+	}
+	for i := range mac {
+		hi, ok1 := hexDigit(text[3*i])
+		lo, ok2 := hexDigit(text[3*i+1])
+		if !ok1 || !ok2 || i < 5 && text[3*i+2] != ':' {
+			return mac, fmt.Errorf("%q is no MAC", text)
+		}
+		mac[i] = hi<<4 | lo
+	}
+	if mac[0]&1 != 0 || mac == (netdev.MAC{}) {
+		return mac, fmt.Errorf("%v is no host's MAC", mac)
+	}
+	return mac, nil
+}
+
+func hexDigit(c byte) (byte, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10, true
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10, true
+	}
+	return 0, false
+}
+
+// random reads the kernel's random numbers as soon as they are good, and what
+// there is when ctx ends first.
+func random(ctx context.Context, b []byte) error {
+	poll := time.NewTicker(250 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		n, err := unix.Getrandom(b, unix.GRND_NONBLOCK)
+		if err == nil && n == len(b) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("getrandom: %w", err)
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			if ctx.Err() == context.Canceled {
+				return ctx.Err()
+			}
+			f, err := os.Open("/dev/urandom")
+			if err != nil {
+				return fmt.Errorf("no entropy yet: %w", err)
+			}
+			defer f.Close()
+			if _, err := f.Read(b); err != nil {
+				return fmt.Errorf("no entropy yet: %w", err)
+			}
+			return nil
+		}
+	}
+}
+
+// mounted tells whether something is mounted at dir: its device is not its
+// parent's.
+func mounted(dir string) bool {
+	var at, above syscall.Stat_t
+	if syscall.Stat(dir, &at) != nil || syscall.Stat(filepath.Dir(dir), &above) != nil {
+		return false
+	}
+	return at.Dev != above.Dev
+}
