@@ -20,12 +20,15 @@ type Request struct {
 const MaxLine = 64 << 10
 
 // Reply is one line from the server. The last reply of a request has More
-// false; only "logs" with Follow sends more than one.
+// false; only "logs" sends more than one.
 type Reply struct {
 	OK    bool            `json:"ok"`
 	Error *Error          `json:"error,omitempty"`
 	Data  json.RawMessage `json:"data,omitempty"`
 	More  bool            `json:"more,omitempty"`
+	// Missed counts the log lines, of all services, that were overwritten
+	// before this connection could read them. They came before Data's.
+	Missed uint64 `json:"missed,omitempty"`
 }
 
 // Error is a refusal. Code is stable and for programs; Message says in words
@@ -46,12 +49,13 @@ const (
 	CodeNotFound   = "not-found" // no such service
 	CodeFailed     = "failed"    // tried, did not work
 	CodeBusy       = "busy"      // shutting down, or too many clients
+	CodeDenied     = "denied"    // the peer is not root
 )
 
 // Operations.
 const (
 	OpStatus   = "status"   // no args; Data is a Status
-	OpLogs     = "logs"     // LogsArgs; Data is a LogLine array, More while following
+	OpLogs     = "logs"     // LogsArgs; Data is a LogLine array, as many replies as it takes, More while following
 	OpService  = "service"  // ServiceArgs; Data is the Service afterwards
 	OpShutdown = "shutdown" // ShutdownArgs; answered before it is carried out
 	OpCall     = "call"     // CallArgs; forwarded to the service, Data is its answer
