@@ -1,0 +1,132 @@
+// Package netlab runs a package's tests in a network namespace of their own,
+// beside others that hold real servers. It is for tests only and needs root,
+// ip(8) and nsenter(1).
+package netlab
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const inside = "GWINIT_NETLAB"
+
+// Main runs m in a fresh network, mount and UTS namespace; call it from
+// TestMain. It runs the test binary again, so it must come first.
+func Main(m *testing.M) {
+	if os.Getenv(inside) != "" {
+		os.Exit(m.Run())
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	if err := cmd.Run(); err != nil {
+		if cmd.ProcessState == nil {
+			fmt.Fprintf(os.Stderr, "network namespace for the tests: %v (they need root)\n", err)
+			os.Exit(1)
+		}
+		os.Exit(cmd.ProcessState.ExitCode())
+	}
+	os.Exit(0)
+}
+
+// Root makes a file system root with this namespace's /sys and /proc, an empty
+// /run and /userdata/etc.
+func Root(t testing.TB) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, dir := range []string{"sys", "proc", "run", "userdata/etc"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, fs := range []string{"sysfs", "proc"} {
+		at := filepath.Join(root, map[string]string{"sysfs": "sys", "proc": "proc"}[fs])
+		if err := syscall.Mount(fs, at, fs, 0, ""); err != nil {
+			t.Fatalf("mount %s: %v", fs, err)
+		}
+		t.Cleanup(func() { _ = syscall.Unmount(at, syscall.MNT_DETACH) })
+	}
+	return root
+}
+
+// Peer is another network namespace at the end of a cable.
+type Peer struct {
+	t   testing.TB
+	pid string
+}
+
+// Cable makes a pair of interfaces, local here and remote in a new namespace,
+// where it is up. The local one is left down.
+func Cable(t testing.TB, local, remote string) *Peer {
+	t.Helper()
+	holder := exec.Command("sleep", "infinity")
+	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if err := holder.Start(); err != nil {
+		t.Fatalf("namespace: %v", err)
+	}
+	p := &Peer{t: t, pid: fmt.Sprint(holder.Process.Pid)}
+	t.Cleanup(func() {
+		_ = holder.Process.Kill()
+		_ = holder.Wait()
+	})
+	Run(t, "ip", "link", "add", local, "type", "veth", "peer", "name", remote, "netns", p.pid)
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", local).Run() })
+	p.Run("ip", "link", "set", "lo", "up")
+	p.Run("ip", "link", "set", remote, "up")
+	return p
+}
+
+// Run runs a command in the peer's namespace and returns what it printed.
+func (p *Peer) Run(args ...string) string {
+	p.t.Helper()
+	return Run(p.t, append([]string{"nsenter", "-t", p.pid, "-n", "--"}, args...)...)
+}
+
+// Start starts a program in the peer's namespace. stop ends it and returns what
+// it printed; it is called at the test's end if not before.
+func (p *Peer) Start(args ...string) (stop func() string) {
+	p.t.Helper()
+	cmd := exec.Command("nsenter", append([]string{"-t", p.pid, "-n", "--"}, args...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatalf("%s: %v", strings.Join(args, " "), err)
+	}
+	ended := false
+	stop = func() string {
+		if !ended {
+			ended = true
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			_ = cmd.Wait()
+		}
+		return out.String()
+	}
+	p.t.Cleanup(func() {
+		text := stop()
+		if p.t.Failed() {
+			p.t.Logf("%s:\n%s", args[0], text)
+		}
+	})
+	return stop
+}
+
+// Run runs a command here and returns what it printed.
+func Run(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
