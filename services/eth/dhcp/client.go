@@ -202,7 +202,9 @@ func (c *Client) next() time.Time {
 	}
 	if c.up {
 		earlier(c.linkAt)
-		earlier(c.askAt)
+		if c.linkAt.IsZero() {
+			earlier(c.askAt)
+		}
 		earlier(c.giveUpAt)
 	}
 	if c.held && c.lease.Duration != Infinite {
@@ -247,7 +249,8 @@ func (c *Client) step(now time.Time) {
 			c.h.NoServer()
 		}
 	}
-	if !c.askAt.IsZero() && !now.Before(c.askAt) {
+	// While a link that just came up settles, begin decides what to ask.
+	if c.linkAt.IsZero() && !c.askAt.IsZero() && !now.Before(c.askAt) {
 		c.ask(now)
 	}
 }
