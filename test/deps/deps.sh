@@ -1,0 +1,74 @@
+#!/bin/sh
+# Installs the Debian packages that a target of the Makefile needs.
+#
+#   deps.sh GROUP...      groups: image kernel qemu e2e
+#
+# Silent when everything is there. Otherwise installs as root or through a
+# sudo that asks nothing; without either it prints the command and exits 1.
+set -eu
+
+packages() {
+	case $1 in
+	image) echo squashfs-tools mtd-utils xz-utils ;;
+	kernel) echo linux-source-6.1 gcc-mips-linux-gnu gcc libc6-dev make flex bison bc xz-utils ;;
+	qemu) echo qemu-system-mips gcc libc6-dev ;;
+	# Any node will do that is on the path already: Debian's is older
+	# than the one many people install from elsewhere.
+	e2e)
+		command -v node >/dev/null || echo nodejs
+		command -v npm >/dev/null || echo npm
+		;;
+	*)
+		echo "deps.sh: no group $1; groups: image kernel qemu e2e" >&2
+		return 2
+		;;
+	esac
+}
+
+[ $# -gt 0 ] || {
+	echo "usage: deps.sh GROUP...   groups: image kernel qemu e2e" >&2
+	exit 2
+}
+
+wanted=
+for group in "$@"; do
+	list=$(packages "$group")
+	wanted="$wanted $list"
+done
+wanted=$(printf '%s\n' $wanted | sort -u)
+[ -n "$wanted" ] || exit 0
+
+if ! command -v dpkg-query >/dev/null; then
+	echo "deps.sh: no Debian system; this must be there:" $wanted >&2
+	exit 1
+fi
+have=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $wanted 2>/dev/null | sed -n 's/^installed //p' | sort -u)
+missing=$(printf '%s\n%s\n' "$wanted" "$have" | sort | uniq -u | tr '\n' ' ')
+missing=${missing% }
+[ -n "$missing" ] || exit 0
+
+install="apt-get install -y --no-install-recommends $missing"
+if [ "$(id -u)" = 0 ]; then
+	as=
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+	as="sudo -n"
+else
+	echo "deps.sh: packages are missing; as root:" >&2
+	echo "  apt-get update && $install" >&2
+	exit 1
+fi
+
+echo "deps.sh: installing $missing" >&2
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# The lists are fetched only when the packages cannot be had from those that
+# are there: on a machine in use that is the rare case.
+if ! $as $install >"$log" 2>&1; then
+	echo "deps.sh: apt-get update" >&2
+	if ! { $as apt-get update && $as $install; } >"$log" 2>&1; then
+		tail -20 "$log" >&2
+		echo "deps.sh: that failed: $install" >&2
+		exit 1
+	fi
+fi
