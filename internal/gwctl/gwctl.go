@@ -1,0 +1,438 @@
+// Package gwctl is the command that people and programs use to look after a
+// gateway: on the box as the applet gwctl, on a workstation as cmd/gwctl. It
+// turns a command line into control requests (docs/control.md) and their
+// answers into a screen or, with -json, into JSON. It holds no device code and
+// builds for Linux, macOS and Windows.
+package gwctl
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"gwinit/internal/api"
+	"gwinit/internal/applet"
+	"gwinit/internal/control/client"
+	"gwinit/internal/control/wire"
+)
+
+// defaultSocket is control.SocketPath; that package is part of PID 1 and this
+// one also runs elsewhere.
+const defaultSocket = "/run/gwinit.sock"
+
+// answerTimeout is for a gateway that does not answer at all; the server's own
+// limit for a request (45 s) is shorter and says more.
+const answerTimeout = time.Minute
+
+// Dialer connects to the control socket that is named socket on the gateway.
+// client.Dial is one.
+type Dialer func(ctx context.Context, socket string) (*client.Client, error)
+
+// Command returns gwctl as an applet. version is that of this program.
+func Command(version string, dial Dialer) applet.Applet {
+	return applet.Applet{
+		Name:    "gwctl",
+		Group:   applet.Manage,
+		Summary: "show and steer the gateway",
+		Usage:   usage,
+		Run: func(ctx context.Context, std applet.IO, args []string) error {
+			e := &env{ctx: ctx, std: std, version: version, dial: dial, socket: defaultSocket}
+			return e.run(args)
+		},
+	}
+}
+
+// command is one subcommand.
+type command struct {
+	name    string
+	args    string // synopsis, behind the name
+	summary string
+	more    string // the options, a line each
+	// flags adds the subcommand's own flags and returns what carries it out
+	// with what is left of the command line.
+	flags func(e *env, f *flag.FlagSet) func(args []string) error
+}
+
+// commands is the table of subcommands, in the order of the help.
+func commands() []command {
+	return []command{
+		{"status", "", "the whole gateway on one screen", "", status},
+		{"logs", "[-f] [-n N] [SERVICE]", "what the services said since the start", "" +
+			"  -f    go on with what comes; the last 10 lines first\n" +
+			"  -n N  only the newest N lines; 0: all that is kept\n", logs},
+		{"start", "SERVICE", "start a service that is stopped or failed", "", service},
+		{"stop", "SERVICE", "stop a service until started again, or the next boot", "", service},
+		{"restart", "SERVICE", "stop and start a service", "", service},
+		{"reboot", "[-safe|-factory]", "restart the gateway", "" +
+			"  -safe     this once with only console, network and ssh\n" +
+			"  -factory  this once with the firmware in the rootfs, not an update\n", shutdown},
+		{"poweroff", "", "end everything and switch off", "", shutdown},
+		{"halt", "", "end everything and stop the processor", "", shutdown},
+		{"version", "", "versions of this program and of the gateway", "", showVersion},
+		{"help", "[COMMAND]", "this text, or that of a command", "", help},
+	}
+}
+
+const general = `  -json         answer in JSON (docs/control.md), errors too
+  -socket PATH  the gateway's control socket (` + defaultSocket + `)
+`
+
+// usage is a constant, and a test compares it with the table: every start of
+// an applet makes the table of all of them.
+const usage = `usage: gwctl [OPTIONS] COMMAND [ARGUMENTS]
+
+  status                       the whole gateway on one screen
+  logs [-f] [-n N] [SERVICE]   what the services said since the start
+  start SERVICE                start a service that is stopped or failed
+  stop SERVICE                 stop a service until started again, or the next boot
+  restart SERVICE              stop and start a service
+  reboot [-safe|-factory]      restart the gateway
+  poweroff                     end everything and switch off
+  halt                         end everything and stop the processor
+  version                      versions of this program and of the gateway
+  help [COMMAND]               this text, or that of a command
+
+options, before or behind the command:
+` + general + `
+gwctl COMMAND -h tells more about one.
+`
+
+func (c command) usage() string {
+	return fmt.Sprintf("usage: gwctl %s\n%s\n\n%s%s",
+		strings.TrimSpace(c.name+" "+c.args), c.summary, c.more, general)
+}
+
+// env is one run of gwctl.
+type env struct {
+	ctx     context.Context
+	std     applet.IO
+	version string
+	dial    Dialer
+
+	name   string // of the subcommand
+	json   bool
+	socket string
+}
+
+func (e *env) run(args []string) error {
+	f := e.flagSet()
+	if err := f.Parse(args); err != nil {
+		return e.usageError(err)
+	}
+	args = f.Args()
+	if len(args) == 0 {
+		return applet.Usagef("what shall it do? gwctl status shows the gateway")
+	}
+	c, ok := find(args[0])
+	if !ok {
+		return applet.Usagef("there is no command %q", args[0])
+	}
+	e.name = c.name
+	f = e.flagSet()
+	run := c.flags(e, f)
+	rest, err := interspersed(f, args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		_, err := io.WriteString(e.std.Out, c.usage())
+		return err
+	}
+	if err != nil {
+		return e.usageError(err)
+	}
+	return e.report(run(rest))
+}
+
+// flagSet has the options that every command takes. Those given before the
+// command stay in force.
+func (e *env) flagSet() *flag.FlagSet {
+	f := flag.NewFlagSet("gwctl", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.Usage = func() {}
+	f.BoolVar(&e.json, "json", e.json, "")
+	f.StringVar(&e.socket, "socket", e.socket, "")
+	return f
+}
+
+// interspersed parses flags wherever they stand, up to a "--".
+func interspersed(f *flag.FlagSet, args []string) (rest []string, err error) {
+	for {
+		if err := f.Parse(args); err != nil {
+			return nil, err
+		}
+		left := f.Args()
+		if n := len(args) - len(left); len(left) == 0 || n > 0 && args[n-1] == "--" {
+			return append(rest, left...), nil
+		}
+		rest = append(rest, left[0])
+		args = left[1:]
+	}
+}
+
+func (e *env) usageError(err error) error {
+	if errors.Is(err, flag.ErrHelp) {
+		_, err := io.WriteString(e.std.Out, usage)
+		return err
+	}
+	return applet.Usagef("%v", err)
+}
+
+func find(name string) (command, bool) {
+	for _, c := range commands() {
+		if c.name == name {
+			return c, true
+		}
+	}
+	return command{}, false
+}
+
+// report makes JSON of an error if that was asked for.
+func (e *env) report(err error) error {
+	var u applet.UsageError
+	var x applet.Exit
+	if err == nil || !e.json || errors.As(err, &u) || errors.As(err, &x) {
+		return err
+	}
+	told := &api.Error{Code: codeUnreachable, Message: err.Error()}
+	errors.As(err, &told)
+	if err := e.print(struct {
+		Error *api.Error `json:"error"`
+	}{told}); err != nil {
+		return err
+	}
+	return applet.Exit(1)
+}
+
+// codeUnreachable is gwctl's own code: the gateway gave no answer.
+const codeUnreachable = "unreachable"
+
+// print writes v as one line of JSON.
+func (e *env) print(v any) error {
+	b, err := wire.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = e.std.Out.Write(append(b, '\n'))
+	return err
+}
+
+// write writes what render puts into a buffer, at once.
+func (e *env) write(render func(b *bytes.Buffer)) error {
+	var b bytes.Buffer
+	render(&b)
+	_, err := e.std.Out.Write(b.Bytes())
+	return err
+}
+
+// open connects to the gateway.
+func (e *env) open() (*client.Client, error) {
+	c, err := e.dial(e.ctx, e.socket)
+	if err == nil || e.ctx.Err() != nil {
+		return c, err
+	}
+	const silent = "gwinit does not answer on %s: "
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf(silent+"is this the gateway? There is no such socket; -socket PATH names another", e.socket)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf(silent+"only root may ask it", e.socket)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf(silent+"nobody listens there; it is starting or ending, or the socket is an old one. Try again in a moment", e.socket)
+	case errors.Is(err, syscall.EAGAIN):
+		return nil, fmt.Errorf(silent+"too many wait for it already. The console may show why", e.socket)
+	}
+	return nil, fmt.Errorf(silent+"%w", e.socket, err)
+}
+
+// ask sends one request and returns its whole answer.
+func (e *env) ask(op string, args any) (json.RawMessage, error) {
+	c, err := e.open()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(e.ctx, answerTimeout)
+	defer cancel()
+	data, err := c.Do(ctx, op, args)
+	return data, late(ctx, err)
+}
+
+// late puts a deadline that passed into words.
+func late(ctx context.Context, err error) error {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("gwinit took the request and gave no answer within %v; the console may show why", answerTimeout)
+	}
+	return err
+}
+
+// decode is json.Unmarshal with words for an answer that is not what it should be.
+func decode(op string, data json.RawMessage, to any) error {
+	if err := json.Unmarshal(data, to); err != nil {
+		return fmt.Errorf("the answer to %s is not understood, is this gwctl of another version? %w", op, err)
+	}
+	return nil
+}
+
+func noArguments(name string, args []string) error {
+	if len(args) > 0 {
+		return applet.Usagef("%s takes no argument %q", name, args[0])
+	}
+	return nil
+}
+
+func status(e *env, _ *flag.FlagSet) func([]string) error {
+	return func(args []string) error {
+		if err := noArguments(e.name, args); err != nil {
+			return err
+		}
+		data, err := e.ask(api.OpStatus, nil)
+		if err != nil {
+			return err
+		}
+		if e.json {
+			return e.print(data)
+		}
+		var st api.Status
+		if err := decode(e.name, data, &st); err != nil {
+			return err
+		}
+		return e.write(func(b *bytes.Buffer) { screen{b, e.colour()}.status(st) })
+	}
+}
+
+// colour tells whether a terminal asks for colours: one that has a TERM which
+// is not dumb, and nobody set NO_COLOR (no-color.org).
+func (e *env) colour() bool {
+	f, ok := e.std.Out.(*os.File)
+	t := os.Getenv("TERM")
+	return ok && t != "" && t != "dumb" && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(f.Fd()))
+}
+
+func service(e *env, _ *flag.FlagSet) func([]string) error {
+	return func(args []string) error {
+		if len(args) != 1 {
+			return applet.Usagef("%s takes the name of one service; gwctl status lists them", e.name)
+		}
+		data, err := e.ask(api.OpService, api.ServiceArgs{Name: args[0], Action: e.name})
+		if err != nil {
+			return err
+		}
+		var s api.Service
+		if err := decode(e.name, data, &s); err != nil {
+			return err
+		}
+		if e.json {
+			err = e.print(data)
+		} else {
+			err = e.write(func(b *bytes.Buffer) {
+				fmt.Fprintf(b, "%s is %s", clean(s.Name), clean(s.State))
+				if s.PID > 0 {
+					fmt.Fprintf(b, ", pid %d", s.PID)
+				}
+				if why := lastWords(s); why != "" {
+					fmt.Fprintf(b, ": %s", clean(why))
+				}
+				b.WriteByte('\n')
+			})
+		}
+		if err == nil && e.name != "stop" && s.State == "failed" {
+			return applet.Exit(1)
+		}
+		return err
+	}
+}
+
+func shutdown(e *env, f *flag.FlagSet) func([]string) error {
+	var safe, factory bool
+	if e.name == "reboot" {
+		f.BoolVar(&safe, "safe", false, "")
+		f.BoolVar(&factory, "factory", false, "")
+	}
+	return func(args []string) error {
+		if err := noArguments(e.name, args); err != nil {
+			return err
+		}
+		a := api.ShutdownArgs{Action: e.name}
+		how := ""
+		switch {
+		case safe && factory:
+			return applet.Usagef("-safe and -factory exclude each other")
+		case safe:
+			a.Mode, how = "safe", ", then once with only console, network and ssh"
+		case factory:
+			a.Mode, how = "factory", ", then once with the firmware in the rootfs"
+		}
+		data, err := e.ask(api.OpShutdown, a)
+		if err != nil {
+			return err
+		}
+		if e.json {
+			return e.print(data)
+		}
+		_, err = fmt.Fprintf(e.std.Out, "%s: the services are being stopped (15 s at most)%s\n", e.name, how)
+		return err
+	}
+}
+
+func showVersion(e *env, _ *flag.FlagSet) func([]string) error {
+	return func(args []string) error {
+		if err := noArguments(e.name, args); err != nil {
+			return err
+		}
+		v := struct {
+			Gwctl    string `json:"gwctl"`
+			Protocol int    `json:"protocol"`
+			Gwinit   string `json:"gwinit,omitempty"`
+			Board    string `json:"board,omitempty"`
+		}{Gwctl: e.version, Protocol: api.Version}
+		// The version of this program is an answer without a gateway, too.
+		data, silent := e.ask(api.OpStatus, nil)
+		if silent == nil {
+			var st api.Status
+			if err := decode(e.name, data, &st); err != nil {
+				return err
+			}
+			v.Gwinit, v.Board = st.Version, st.Board.ID
+		}
+		if e.json {
+			return e.print(v)
+		}
+		return e.write(func(b *bytes.Buffer) {
+			fmt.Fprintf(b, "gwctl   %s, protocol %d\n", v.Gwctl, v.Protocol)
+			if silent != nil {
+				fmt.Fprintf(b, "gateway unknown: %s\n", clean(silent.Error()))
+				return
+			}
+			fmt.Fprintf(b, "gateway %s on %s\n", clean(v.Gwinit), clean(v.Board))
+		})
+	}
+}
+
+func help(e *env, _ *flag.FlagSet) func([]string) error {
+	return func(args []string) error {
+		text := usage
+		if len(args) > 0 {
+			c, ok := find(args[0])
+			if !ok {
+				return applet.Usagef("there is no command %q", args[0])
+			}
+			text = c.usage()
+		}
+		if e.json {
+			return e.print(struct {
+				Help string `json:"help"`
+			}{text})
+		}
+		_, err := io.WriteString(e.std.Out, text)
+		return err
+	}
+}
