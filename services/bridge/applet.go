@@ -1,0 +1,226 @@
+//go:build linux
+
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"net/netip"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"gwinit/board/rtl8196e"
+	"gwinit/internal/applet"
+	"gwinit/internal/config"
+	"gwinit/internal/notify"
+	"gwinit/internal/tty"
+)
+
+// exitPointless tells the supervisor not to start the bridge again.
+const exitPointless = applet.Exit(125)
+
+// storedName is the listening socket's name in PID 1's descriptor store,
+// whatever its port is.
+const storedName = "8888"
+
+const usage = `gw bridge [-port N] [-device PATH] [-baud N] [-flow none|sw|hw] [-bind ADDR]
+
+  -port N        TCP port (8888)
+  -device PATH   the radio's UART (the board's)
+  -baud N        bit/s (radio.conf, else the board's)
+  -flow KIND     none, sw or hw (radio.conf, else as the kernel says, else the board's)
+  -bind ADDR     listen on this address only (radio.conf, else all, IPv6 and IPv4)
+
+Connects the radio's UART with one TCP client, until SIGTERM. An in-kernel
+bridge is disarmed first; started by hand, it is armed again at the end.`
+
+// Applet returns the service's command.
+func Applet() applet.Applet {
+	return applet.Applet{
+		Name: "bridge", Group: applet.Service, Summary: "the radio's UART on a TCP port",
+		Usage: usage, Run: runApplet,
+	}
+}
+
+// settings are what flags and configuration come to.
+type settings struct {
+	options Options
+	opener  DeviceOpener
+	otbr    bool
+}
+
+// load reads the board, radio.conf and the arguments, which win.
+func load(root string, args []string, log func(string)) (settings, error) {
+	board := rtl8196e.Detect(root)
+	radio, warnings := config.LoadRadio(root, board)
+	for _, w := range warnings {
+		log(w.String())
+	}
+	s := settings{
+		otbr: radio.Mode == config.ModeOTBR,
+		opener: DeviceOpener{
+			Root: root, Device: board.Radio.Device, Baud: radio.Baud,
+			Flow: radio.Flow, DefaultFlow: board.Radio.Flow,
+			HardwareFlow: board.Radio.HardwareFlow, BaseBaud: board.Radio.BaseBaud,
+		},
+		options: Options{Port: DefaultPort, Listener: -1, Log: log, Limits: DefaultLimits()},
+	}
+	bind := radio.Bind
+	if len(args) > 0 {
+		s.otbr = false // by hand: somebody knows what they do
+		if err := s.parse(args, &bind); err != nil {
+			return settings{}, err
+		}
+	}
+	if bind != "" {
+		a, err := netip.ParseAddr(bind)
+		if err != nil {
+			return settings{}, applet.Usagef("bind address %q: want an IPv4 or IPv6 address", bind)
+		}
+		s.options.Bind = a
+	}
+	s.options.UART, s.options.Baud = s.opener.Device, s.opener.Baud
+	if s.options.Flow = s.opener.Flow; s.options.Flow == "" {
+		s.options.Flow = s.opener.DefaultFlow
+	}
+	return s, nil
+}
+
+func (s *settings) parse(args []string, bind *string) error {
+	f := flag.NewFlagSet("bridge", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	port := f.Uint("port", DefaultPort, "")
+	f.StringVar(&s.opener.Device, "device", s.opener.Device, "")
+	f.IntVar(&s.opener.Baud, "baud", s.opener.Baud, "")
+	flow := f.String("flow", "", "")
+	f.StringVar(bind, "bind", *bind, "")
+	if err := f.Parse(args); err != nil {
+		return applet.UsageError(err.Error())
+	}
+	switch {
+	case f.NArg() > 0:
+		return applet.Usagef("unexpected argument %q", f.Arg(0))
+	case *port == 0 || *port > 65535:
+		return applet.Usagef("port %d: want 1 to 65535", *port)
+	case s.opener.Baud < 50 || s.opener.Baud > 4_000_000:
+		return applet.Usagef("baud rate %d: want 50 to 4000000", s.opener.Baud)
+	}
+	s.options.Port = uint16(*port)
+	if *flow != "" {
+		if _, err := tty.ParseFlow(*flow); err != nil {
+			return applet.UsageError(err.Error())
+		}
+		s.opener.Flow = *flow
+	}
+	return nil
+}
+
+func runApplet(ctx context.Context, std applet.IO, args []string) error {
+	conn, err := notify.FromEnv()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	log := logger(std.Err)
+	s, err := load("/", args, log)
+	if err != nil {
+		return err
+	}
+	if s.otbr {
+		log("radio.conf says MODE=otbr: the radio belongs to OTBR, there is nothing to bridge")
+		return exitPointless
+	}
+	o := s.options
+	o.Open = s.opener.Open
+	first := true // of the opener's goroutine
+	o.UARTChanged = func(open bool, detail string) {
+		var err error
+		switch {
+		case open && first:
+			first = false
+			err = conn.Ready(detail)
+		case open:
+			err = conn.Status(detail)
+		default:
+			err = conn.Status("the UART is not open: " + detail)
+		}
+		if err != nil {
+			log(err.Error())
+		}
+	}
+	if fd, ok := conn.FD(storedName); ok {
+		o.Listener = fd
+	}
+	b, err := Listen(o)
+	if errors.Is(err, unix.EADDRINUSE) {
+		// The kernel bridge may be what has the port.
+		if _, derr := s.opener.disarm(ctx); derr != nil {
+			return errors.Join(err, derr)
+		}
+		o.Listener = -1
+		b, err = Listen(o)
+	}
+	if err != nil {
+		return err
+	}
+	if fd, fresh := b.ListenerFD(); fresh {
+		// So that a restart, even after kill -9, refuses no connect.
+		if err := conn.StoreFD(storedName, fd); err != nil {
+			log("the next start makes its own socket: " + err.Error())
+		}
+	}
+	log("listening on " + b.Addr().String())
+
+	serving, cancel := context.WithCancel(ctx)
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		if err := conn.Serve(serving, b.answer); err != nil {
+			log("no more calls from PID 1: " + err.Error())
+		}
+	})
+	err = b.Run(ctx)
+	cancel()
+	calls.Wait()
+	if conn == nil {
+		// Tried by hand on a box whose kernel has its own bridge.
+		err = errors.Join(err, s.opener.Rearm(context.WithoutCancel(ctx)))
+	}
+	return err
+}
+
+// errMethod is the answer to a call that nobody knows.
+var errMethod = errors.New("the bridge answers status only")
+
+// answer is a notify.Handler.
+func (b *Bridge) answer(ctx context.Context, method string, _ []byte) ([]byte, error) {
+	if method != "status" {
+		return nil, errMethod
+	}
+	s, err := b.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(s)
+}
+
+// logger returns a function that writes lines and never waits for their
+// reader: the data path logs too.
+func logger(w io.Writer) func(string) {
+	f, ok := w.(*os.File)
+	if !ok {
+		return func(line string) { _, _ = io.WriteString(w, line+"\n") }
+	}
+	fd := int(f.Fd())
+	return func(line string) {
+		p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		if n, _ := rawPoll(p[:], 0); n > 0 && p[0].Revents&unix.POLLOUT != 0 {
+			// Below PIPE_BUF, so that a pipe with room takes it whole.
+			_, _ = unix.Write(fd, []byte(line+"\n"))
+		}
+	}
+}

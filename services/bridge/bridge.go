@@ -1,0 +1,140 @@
+//go:build linux
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gwinit/internal/api"
+)
+
+// ErrEnded is returned by Status when Run has ended or was never called.
+var ErrEnded = errors.New("the bridge is not running")
+
+// Bridge is one UART and one TCP port. Make it with Listen, then call Run once.
+type Bridge struct {
+	o        Options
+	at       netip.AddrPort
+	listener int
+	fresh    bool
+
+	wakeR, wakeW int                // a pipe: poll(2) is the only place where the loop waits
+	posts        chan func(l *loop) // run by the loop after a byte in the pipe
+	done         chan struct{}      // closed when the loop has ended
+	wakeMu       sync.RWMutex       // guards wakeW against its close
+}
+
+// Listen opens the port. From then on connects succeed; they are served once
+// Run runs. It does not touch the UART.
+func Listen(o Options) (*Bridge, error) {
+	if o.Open == nil || o.Log == nil {
+		return nil, errors.New("bridge: Options need Open and Log")
+	}
+	fd, at, fresh, err := listen(o.Bind, o.Port, o.Listener, o.Limits.Stall)
+	if err != nil {
+		return nil, err
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("make the wake pipe: %w", err)
+	}
+	return &Bridge{
+		o: o, at: at, listener: fd, fresh: fresh,
+		wakeR: pipe[0], wakeW: pipe[1],
+		posts: make(chan func(*loop), 8),
+		done:  make(chan struct{}),
+	}, nil
+}
+
+// Addr returns the address that the port is bound to.
+func (b *Bridge) Addr() netip.AddrPort { return b.at }
+
+// ListenerFD returns the listening socket, which stays b's; fresh tells that it
+// was made, not taken from Options.Listener.
+func (b *Bridge) ListenerFD() (fd int, fresh bool) { return b.listener, b.fresh }
+
+// Run serves the port until ctx ends, then ends the connections in the orderly
+// way, which takes Limits.Linger at most, and returns nil. It closes the
+// listening socket last; a duplicate elsewhere keeps the port open.
+//
+// The calling goroutine becomes the data path, on its own OS thread.
+func (b *Bridge) Run(ctx context.Context) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	var helpers sync.WaitGroup
+	opening, cancel := context.WithCancel(ctx)
+	helpers.Go(func() { b.opener(opening) })
+	asked := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(asked)
+		b.post(func(l *loop) { l.stop() })
+	})
+
+	err := newLoop(b).run()
+
+	close(b.done)
+	cancel()
+	if !stop() {
+		<-asked
+	}
+	helpers.Wait()
+	b.wakeMu.Lock()
+	unix.Close(b.wakeR)
+	unix.Close(b.wakeW)
+	b.wakeW = -1
+	b.wakeMu.Unlock()
+	unix.Close(b.listener)
+	return err
+}
+
+// Status returns what the bridge counts and who is on it. It costs the data
+// path nothing until it is called.
+func (b *Bridge) Status(ctx context.Context) (api.Bridge, error) {
+	answer := make(chan api.Bridge, 1)
+	if !b.post(func(l *loop) { answer <- l.status() }) {
+		return api.Bridge{}, ErrEnded
+	}
+	select {
+	case s := <-answer:
+		return s, nil
+	case <-b.done:
+		return api.Bridge{}, ErrEnded
+	case <-ctx.Done():
+		return api.Bridge{}, ctx.Err()
+	}
+}
+
+// post makes the loop run f between two waits, and returns whether it was
+// handed over.
+func (b *Bridge) post(f func(l *loop)) bool {
+	select {
+	case b.posts <- f:
+	case <-b.done:
+		return false
+	}
+	b.wakeMu.RLock()
+	defer b.wakeMu.RUnlock()
+	if b.wakeW < 0 {
+		return false
+	}
+	// A full pipe wakes the loop as well as this byte would.
+	_, _ = unix.Write(b.wakeW, []byte{0})
+	return true
+}
+
+// clock is the loop's: monotonic (INV 13).
+type clock struct{ start time.Time }
+
+func (c clock) now() time.Duration { return time.Since(c.start) }
+
+func unixIs(err error, e unix.Errno) bool { return errors.Is(err, e) }

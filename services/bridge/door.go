@@ -1,0 +1,347 @@
+//go:build linux
+
+package bridge
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gwinit/internal/tty"
+)
+
+// Who comes and who goes: accept, the first bytes, takeover, orderly ends.
+
+const (
+	// acceptRetry is the pause after an accept that failed for want of
+	// descriptors or memory.
+	acceptRetry = 100 * time.Millisecond
+	// acceptBatch bounds how many newcomers are taken before the data path
+	// has its turn again.
+	acceptBatch = 8
+	// stopPoll is how often a bridge that ends looks whether the UART has
+	// sent everything.
+	stopPoll = 10 * time.Millisecond
+	// refusalEvery bounds the lines about refused connections.
+	refusalEvery = time.Second
+)
+
+// accept takes newcomers into the pending slots.
+func (l *loop) accept() {
+	for range acceptBatch {
+		fd, sa, err := unix.Accept4(l.b.listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		if err != nil {
+			switch {
+			case unixIs(err, unix.EMFILE), unixIs(err, unix.ENFILE), unixIs(err, unix.ENOBUFS), unixIs(err, unix.ENOMEM):
+				l.acceptAt = l.now() + acceptRetry
+			}
+			return // EAGAIN, or one that was gone before it was taken
+		}
+		l.n.connects++
+		p := l.slot()
+		*p = newcomer{fd: fd, peer: addrPort(sa), since: l.now()}
+		l.look(p, 0) // mostly its first bytes are here already
+	}
+}
+
+// slot returns a free pending slot. When all are taken the oldest newcomer
+// goes: it had its chance, and a client that speaks needs no more than a
+// moment in here.
+func (l *loop) slot() *newcomer {
+	oldest := &l.pending[0]
+	for i := range l.pending {
+		p := &l.pending[i]
+		if p.fd < 0 {
+			return p
+		}
+		if p.since < oldest.since {
+			oldest = p
+		}
+	}
+	l.refuse(oldest, "it did not show what it is, and others are waiting")
+	return oldest
+}
+
+// look peeks at a newcomer's first bytes; they stay in its socket.
+func (l *loop) look(p *newcomer, r int16) {
+	n, e := rawPeek(p.fd, l.scratch[:len(sshPrefix)])
+	switch {
+	case again(e):
+		return
+	case e != 0 || n == 0:
+		p.gone = true
+		return
+	}
+	p.said = sniff(l.scratch[:n])
+	if p.said == undecided {
+		p.gone = r&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
+		// Poll must not report what was seen already.
+		lowWater(p.fd, n+1)
+		p.seen = n
+	}
+}
+
+// settle decides about every newcomer, the newest first.
+func (l *loop) settle(now time.Duration) {
+	for {
+		var newest *newcomer
+		var do action
+		var reason string
+		for i := range l.pending {
+			p := &l.pending[i]
+			if p.fd < 0 {
+				continue
+			}
+			a, until, why := p.next(now, l.client.fd >= 0, &l.b.o.Limits)
+			if a == wait {
+				l.due = min(l.due, until)
+				continue
+			}
+			if newest == nil || p.since > newest.since {
+				newest, do, reason = p, a, why
+			}
+		}
+		if newest == nil {
+			return
+		}
+		switch do {
+		case promote:
+			l.promote(newest, now)
+		case refuse:
+			l.refuse(newest, reason)
+		case forget:
+			unix.Close(newest.fd)
+			newest.fd = -1
+		case wait:
+		}
+	}
+}
+
+// promote makes a newcomer the client. INV 4: one raw client, newest wins.
+func (l *loop) promote(p *newcomer, now time.Duration) {
+	if l.port == nil {
+		l.refuse(p, "the UART is not open: "+l.uartErr)
+		return
+	}
+	came := *p
+	p.fd = -1
+	if l.client.fd >= 0 {
+		l.n.takeovers++
+		l.leave("replaced by " + came.peer.String())
+	}
+	l.drain()
+	if l.port == nil { // it broke just now
+		p.fd = came.fd
+		l.refuse(p, "the UART is not open: "+l.uartErr)
+		return
+	}
+	if l.port.Flow() == tty.FlowSoft {
+		// An XOFF from before, or a noise byte that looked like one, must not
+		// hold the new client.
+		_ = l.port.ResumeOutput()
+	}
+	if came.seen > 0 {
+		lowWater(came.fd, 1)
+	}
+	l.client = client{
+		fd: came.fd, peer: came.peer, since: now, sniffed: came.said == isRaw, stalled: never, eof: never,
+	}
+	l.client.counters, _ = l.port.Counts()
+	l.b.o.Log("client " + came.peer.String() + " connected" + l.before(now))
+	l.drainedNow = 0
+}
+
+// before tells what was before this client.
+func (l *loop) before(now time.Duration) string {
+	s := ", the first"
+	if l.leftAt != never {
+		s = ", " + span(now-l.leftAt) + " after the last one left"
+	}
+	if l.drainedNow > 0 {
+		s += "; " + strconv.FormatUint(l.drainedNow, 10) + " older bytes from the radio discarded"
+	}
+	return s
+}
+
+// leave ends the client's session in the orderly way and says why.
+func (l *loop) leave(reason string) {
+	c := &l.client
+	now := l.now()
+	line := "client " + c.peer.String() + " disconnected after " + span(now-c.since) + ": " +
+		strconv.FormatUint(c.rx, 10) + " bytes from the radio, " + strconv.FormatUint(c.tx, 10) + " to it: " + reason
+	if errs := l.lostBytes(); errs != "" {
+		line += "; the UART reports " + errs
+	}
+	l.b.o.Log(line)
+	l.lastClose = c.peer.String() + ": " + reason
+	l.finish(c.fd, now)
+	*c = client{fd: -1, stalled: never, eof: never}
+	l.fds[atClient].Fd = -1
+	l.leftAt = now
+	l.n.discarded += uint64(l.rx.len())
+	l.drainedNow = uint64(l.rx.len())
+	l.rx.reset()
+	l.dirty = true
+}
+
+// lostBytes names the UART's errors during this client's session (INV 2).
+func (l *loop) lostBytes() string {
+	if l.port == nil {
+		return ""
+	}
+	n, err := l.port.Counts()
+	if err != nil {
+		return ""
+	}
+	o := l.client.counters
+	if n.Frame == o.Frame && n.Parity == o.Parity && n.Overrun == o.Overrun && n.BufferOverrun == o.BufferOverrun {
+		return ""
+	}
+	return fmt.Sprintf("%d framing and %d parity errors, %d overruns of its FIFO, %d of its buffer",
+		n.Frame-o.Frame, n.Parity-o.Parity, n.Overrun-o.Overrun, n.BufferOverrun-o.BufferOverrun)
+}
+
+// refuse closes a newcomer in the orderly way. A flood of them is one line a
+// second.
+func (l *loop) refuse(p *newcomer, reason string) {
+	l.n.refused++
+	now := l.now()
+	if l.saidNoAt != 0 && now-l.saidNoAt < refusalEvery {
+		l.unsaid++
+	} else {
+		line := "connection from " + p.peer.String() + " closed: " + reason
+		if l.unsaid > 0 {
+			line += " (and " + strconv.Itoa(l.unsaid) + " more since the last such line)"
+		}
+		l.b.o.Log(line)
+		l.saidNoAt, l.unsaid = now, 0
+	}
+	l.finish(p.fd, now)
+	p.fd = -1
+}
+
+// finish sends FIN and keeps the socket until the peer's comes: a close with
+// bytes unread would send RST, which kills clients that do not reconnect.
+func (l *loop) finish(fd int, now time.Duration) {
+	l.dirty = true
+	lowWater(fd, 1)
+	if err := unix.Shutdown(fd, unix.SHUT_WR); err != nil {
+		unix.Close(fd) // the peer has reset it
+		return
+	}
+	g := &l.linger[0]
+	for i := range l.linger {
+		if l.linger[i].fd < 0 {
+			g = &l.linger[i]
+			break
+		}
+		if l.linger[i].until < g.until {
+			g = &l.linger[i]
+		}
+	}
+	if g.fd >= 0 {
+		unix.Close(g.fd)
+	}
+	*g = lingering{fd: fd, until: now + l.b.o.Limits.Linger}
+	l.hear(g)
+}
+
+// hear discards what an ended connection still sends, and closes it at the
+// peer's FIN.
+func (l *loop) hear(g *lingering) {
+	// Bounded: a peer that writes without end does not hold the data path.
+	for range 4 {
+		n, e := rawRead(g.fd, l.scratch)
+		if again(e) {
+			return
+		}
+		if e != 0 || n == 0 {
+			unix.Close(g.fd)
+			g.fd = -1
+			return
+		}
+	}
+}
+
+// stop begins the end: nobody new, FIN to everybody.
+func (l *loop) stop() {
+	if l.stopping {
+		return
+	}
+	now := l.now()
+	l.stopping, l.stopBy, l.dirty = true, now+l.b.o.Limits.Linger, true
+	if l.client.fd >= 0 {
+		l.leave("the bridge ends")
+	}
+	for i := range l.pending {
+		if p := &l.pending[i]; p.fd >= 0 {
+			l.finish(p.fd, now)
+			p.fd = -1
+		}
+	}
+}
+
+// finished tells whether everybody has gone and everything is sent.
+func (l *loop) finished() bool {
+	if l.now() >= l.stopBy {
+		return true
+	}
+	for i := range l.linger {
+		if l.linger[i].fd >= 0 {
+			return false
+		}
+	}
+	if l.port == nil {
+		return true
+	}
+	if !l.tx.empty() {
+		return false
+	}
+	unsent, err := l.port.Unsent()
+	return err != nil || unsent == 0
+}
+
+// end closes what is left and gives the UART back.
+func (l *loop) end() {
+	if l.client.fd >= 0 {
+		unix.Close(l.client.fd)
+	}
+	for i := range l.pending {
+		if l.pending[i].fd >= 0 {
+			unix.Close(l.pending[i].fd)
+		}
+	}
+	for i := range l.linger {
+		if l.linger[i].fd >= 0 {
+			unix.Close(l.linger[i].fd)
+		}
+	}
+	if l.port != nil {
+		l.giveUART(nil)
+	}
+}
+
+// lowWater sets how many bytes a socket must hold before poll reports it.
+func lowWater(fd, bytes int) {
+	// It cannot fail on a TCP socket; if it did, poll would only report more.
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, bytes)
+}
+
+// halfClosed tells whether the peer has sent its FIN.
+func halfClosed(fd int) bool {
+	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	n, _ := rawPoll(p[:], 0)
+	return n > 0
+}
+
+// span is d for people: milliseconds matter below a second only.
+func span(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+func wrap(what string, e unix.Errno) error { return fmt.Errorf("%s: %w", what, e) }

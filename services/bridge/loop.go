@@ -1,0 +1,622 @@
+//go:build linux
+
+package bridge
+
+import (
+	"net/netip"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gwinit/internal/api"
+	"gwinit/internal/tty"
+)
+
+// Places in the array that poll(2) gets. The first four are always there, and
+// all there is while a client is served; the rest is arranged when it changes.
+const (
+	atWake = iota
+	atListener
+	atUART
+	atClient
+	atOthers
+
+	pendingSlots = 4
+	// lingerSlots is how many ended connections wait for their peer's FIN at
+	// a time; when more end, the oldest is closed without.
+	lingerSlots = 16
+	pollSlots   = atOthers + pendingSlots + lingerSlots
+)
+
+// rawWindow is how long poll waits past entersyscall after something happened,
+// in ms: see the package comment. It stays under the 10 ms after which the
+// runtime sends a signal to a thread that holds its P.
+const rawWindow = 8
+
+// never is a deadline that does not come.
+const never = time.Duration(1<<63 - 1)
+
+// lingering is a connection whose sending side is shut down.
+type lingering struct {
+	fd    int // -1: free slot
+	until time.Duration
+}
+
+// client is the one raw client.
+type client struct {
+	fd       int // -1: nobody
+	peer     netip.AddrPort
+	since    time.Duration
+	rx, tx   uint64        // bytes from and to the radio
+	sniffed  bool          // its first bytes are known not to be SSH's
+	stalled  time.Duration // since when it takes nothing; never: it does
+	eof      time.Duration // when it said that it is done; never: not yet
+	counters tty.Counts    // of the UART when it came
+}
+
+// loop is the state of the data path. It belongs to one goroutine.
+type loop struct {
+	b *Bridge
+	clock
+	fds  [pollSlots]unix.PollFd
+	used int            // of fds
+	who  [pollSlots]int // slot of an entry from atOthers on: pending, or ^linger
+	busy bool           // something happened since the last long wait
+	due  time.Duration  // next deadline
+	// dirty: arrange must run before the next wait.
+	dirty bool
+
+	port    *tty.Port // nil: the UART is not open
+	lost    chan<- error
+	uartErr string
+	base    tty.Counts // counters when the port was opened
+	counted [4]uint64  // frame, parity, overrun, buffer overrun of ports before
+
+	client  client
+	rx, tx  queue // to the client, to the radio
+	scratch []byte
+	pending [pendingSlots]newcomer
+	linger  [lingerSlots]lingering
+
+	acceptAt   time.Duration // accept again then; 0: accept
+	stopping   bool
+	stopBy     time.Duration
+	leftAt     time.Duration // when the last client left; never: there was none
+	lastClose  string
+	saidNoAt   time.Duration // last line about a refusal
+	unsaid     int           // refusals since, without a line
+	n          counters
+	drainedNow uint64 // thrown away since the last client left
+}
+
+// counters are since the process started.
+type counters struct {
+	rx, tx, discarded, dropped   uint64
+	connects, takeovers, refused uint64
+}
+
+func newLoop(b *Bridge) *loop {
+	l := &loop{
+		b:       b,
+		clock:   clock{start: time.Now()},
+		dirty:   true,
+		leftAt:  never,
+		uartErr: "not opened yet",
+		rx:      queue{buf: make([]byte, rxQueueBytes)},
+		tx:      queue{buf: make([]byte, txQueueBytes)},
+		scratch: make([]byte, scratchBytes),
+	}
+	l.client.fd, l.client.stalled, l.client.eof = -1, never, never
+	for i := range l.pending {
+		l.pending[i].fd = -1
+	}
+	for i := range l.linger {
+		l.linger[i].fd = -1
+	}
+	l.fds[atWake] = unix.PollFd{Fd: int32(b.wakeR), Events: unix.POLLIN}
+	l.fds[atListener] = unix.PollFd{Fd: int32(b.listener), Events: unix.POLLIN}
+	l.fds[atUART].Fd, l.fds[atClient].Fd = -1, -1
+	return l
+}
+
+// run is the loop: wait, move bytes, look after everything else.
+func (l *loop) run() error {
+	for {
+		if l.dirty {
+			l.arrange()
+			if l.stopping && l.finished() {
+				l.end()
+				return nil
+			}
+		}
+		n, err := l.wait()
+		if err != 0 {
+			l.end()
+			return wrap("poll", err)
+		}
+		if n <= 0 {
+			// A deadline, or a signal.
+			l.dirty = l.due != never
+			continue
+		}
+		l.busy = true
+		n -= ready(&l.fds[atUART]) + ready(&l.fds[atClient])
+		if r := l.fds[atUART].Revents; r != 0 {
+			l.uartEvent(r)
+		}
+		if r := l.fds[atClient].Revents; r != 0 && l.client.fd >= 0 {
+			l.clientEvent(r)
+		}
+		l.interest()
+		if n > 0 {
+			l.others()
+		}
+	}
+}
+
+func ready(p *unix.PollFd) int {
+	if p.Revents != 0 {
+		return 1
+	}
+	return 0
+}
+
+// wait is poll(2) until the next deadline. n is 0 or less when nothing
+// happened.
+func (l *loop) wait() (n int, e unix.Errno) {
+	timeout := -1
+	if l.due != never {
+		// Rounded up, so that the deadline has passed when poll returns.
+		left := l.due - l.now()
+		timeout = int(max(0, (left+time.Millisecond-1)/time.Millisecond))
+		timeout = min(timeout, 1<<30)
+	}
+	fds := l.fds[:l.used]
+	if l.busy {
+		window := rawWindow
+		if timeout >= 0 && timeout < window {
+			window = timeout
+		}
+		n, e = rawPoll(fds, window)
+		if n > 0 {
+			return n, 0
+		}
+		if e == unix.EINTR {
+			return 0, 0
+		}
+		if e != 0 {
+			return 0, e
+		}
+		l.busy = false
+		if timeout >= 0 {
+			if timeout -= window; timeout <= 0 {
+				return 0, 0
+			}
+		}
+	}
+	n, e = sysPoll(fds, timeout)
+	if e == unix.EINTR {
+		return 0, 0
+	}
+	if e != 0 {
+		return 0, e
+	}
+	return n, 0
+}
+
+// interest says to poll what can be done next. It is cheap and runs after
+// every event.
+func (l *loop) interest() {
+	var uart, peer int16
+	if l.client.fd < 0 {
+		uart = unix.POLLIN // to be thrown away (INV 3)
+	} else {
+		// INV 2: what has no room is not read; flow control does the rest.
+		if !l.rx.full() {
+			uart = unix.POLLIN
+		}
+		if l.tx.empty() && l.client.eof == never {
+			peer = unix.POLLIN
+		}
+		if !l.rx.empty() {
+			peer |= unix.POLLOUT
+		}
+	}
+	if !l.tx.empty() {
+		uart |= unix.POLLOUT
+	}
+	l.fds[atUART].Events = uart
+	l.fds[atClient].Events = peer
+}
+
+// uartEvent moves bytes from and to the UART.
+func (l *loop) uartEvent(r int16) {
+	if r&unix.POLLIN != 0 {
+		if l.client.fd < 0 {
+			l.discard()
+		} else {
+			l.fromUART()
+		}
+	} else if r&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0 {
+		l.uartLost(unix.EIO)
+	}
+	if r&unix.POLLOUT != 0 && l.port != nil {
+		l.toUART()
+	}
+}
+
+// fromUART reads what the radio said and hands it to the client.
+func (l *loop) fromUART() {
+	n, e := rawRead(l.port.FD(), l.rx.room())
+	if n <= 0 || e != 0 {
+		if !again(e) {
+			l.uartLost(e)
+		}
+		return
+	}
+	first := l.rx.empty()
+	l.rx.added(n)
+	if first {
+		l.toClient()
+	}
+	if l.rx.full() && l.port != nil && l.port.Flow() == tty.FlowNone {
+		// INV 2: nothing can hold this radio back.
+		l.n.dropped += uint64(l.rx.len())
+		l.rx.reset()
+		l.leave("it did not read for so long that the queue of " + strconv.Itoa(rxQueueBytes>>10) +
+			" KiB is full, and without flow control the radio cannot be stopped")
+	}
+}
+
+// toClient sends what is queued.
+func (l *loop) toClient() {
+	n, e := rawSend(l.client.fd, l.rx.waiting())
+	if e != 0 && !again(e) {
+		l.leave(l.broken(e))
+		return
+	}
+	if e == 0 && n > 0 {
+		l.rx.took(n)
+		l.n.rx += uint64(n)
+		l.client.rx += uint64(n)
+	}
+	switch {
+	case l.rx.empty():
+		if l.client.stalled != never {
+			l.client.stalled, l.dirty = never, true
+		}
+	case n > 0 && e == 0, l.client.stalled == never:
+		l.client.stalled, l.dirty = l.now(), true
+	}
+}
+
+// clientEvent moves bytes from and to the client.
+func (l *loop) clientEvent(r int16) {
+	if r&unix.POLLOUT != 0 && !l.rx.empty() {
+		l.toClient()
+		if l.client.fd < 0 {
+			return
+		}
+	}
+	if r&unix.POLLIN != 0 {
+		l.fromClient(r)
+		return
+	}
+	if r&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0 {
+		e, err := unix.GetsockoptInt(l.client.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+		if err != nil || e == 0 {
+			l.leave("closed by the client")
+			return
+		}
+		l.leave(l.broken(unix.Errno(e)))
+	}
+}
+
+// fromClient reads what the client said and hands it to the radio.
+func (l *loop) fromClient(r int16) {
+	if !l.client.sniffed && !l.sniffClient(r) {
+		return
+	}
+	n, e := rawRead(l.client.fd, l.tx.room())
+	switch {
+	case e != 0:
+		if !again(e) {
+			l.leave(l.broken(e))
+		}
+	case n == 0:
+		if l.tx.empty() {
+			l.leave("closed by the client")
+			return
+		}
+		// Its last bytes are still on the way.
+		l.client.eof, l.dirty = l.now(), true
+	default:
+		l.tx.added(n)
+		l.n.tx += uint64(n)
+		l.client.tx += uint64(n)
+		l.toUART()
+	}
+}
+
+// sniffClient looks at the first bytes of a client that came in by silence,
+// and returns whether they may go to the radio (INV 7).
+func (l *loop) sniffClient(r int16) bool {
+	n, e := rawPeek(l.client.fd, l.scratch[:len(sshPrefix)])
+	if e != 0 {
+		if !again(e) {
+			l.leave(l.broken(e))
+		}
+		return false
+	}
+	switch sniff(l.scratch[:n]) {
+	case isRaw:
+		lowWater(l.client.fd, 1)
+		l.client.sniffed = true
+		return true
+	case isSSH:
+		l.n.refused++
+		l.leave("it speaks SSH, which this port does not serve yet; use port 22")
+		return false
+	}
+	if n == 0 || r&(unix.POLLHUP|unix.POLLERR) != 0 || halfClosed(l.client.fd) {
+		l.leave("closed by the client")
+		return false
+	}
+	lowWater(l.client.fd, n+1)
+	return false
+}
+
+// toUART writes what is queued for the radio.
+func (l *loop) toUART() {
+	if l.port == nil {
+		l.tx.reset()
+		return
+	}
+	n, e := rawWrite(l.port.FD(), l.tx.waiting())
+	if e != 0 {
+		if !again(e) {
+			l.uartLost(e)
+		}
+		return
+	}
+	l.tx.took(n)
+	if l.tx.empty() && l.client.eof != never {
+		l.leave("closed by the client")
+	}
+}
+
+// discard throws away what the radio says while nobody listens (INV 3).
+func (l *loop) discard() {
+	n, e := rawRead(l.port.FD(), l.scratch)
+	if n <= 0 || e != 0 {
+		if !again(e) {
+			l.uartLost(e)
+		}
+		return
+	}
+	l.n.discarded += uint64(n)
+	l.drainedNow += uint64(n)
+}
+
+// drain empties the line for a client that comes (INV 3).
+func (l *loop) drain() {
+	l.n.discarded += uint64(l.rx.len())
+	l.drainedNow += uint64(l.rx.len())
+	l.rx.reset()
+	// A command that its sender did not get through whole is no use to the
+	// radio in front of somebody else's.
+	l.tx.reset()
+	for range drainReads {
+		before := l.n.discarded
+		if l.discard(); l.port == nil || l.n.discarded == before {
+			return
+		}
+	}
+}
+
+// uartOpened takes the port over from the opener, which waits on lost.
+func (l *loop) uartOpened(p *tty.Port, lost chan<- error) {
+	if l.stopping {
+		lost <- nil
+		return
+	}
+	l.port, l.lost, l.uartErr = p, lost, ""
+	l.base, _ = p.Counts() // a UART without counters has zeros
+	l.fds[atUART].Fd = int32(p.FD())
+	l.b.o.Log(l.b.o.UART + " is open at " + strconv.Itoa(p.Baud()) + " baud, flow control " + p.Flow().String())
+	l.dirty = true
+}
+
+// uartLost gives a port that broke back to the opener and closes the client.
+func (l *loop) uartLost(e unix.Errno) {
+	why := "the UART broke: " + e.Error()
+	if e == 0 || e == unix.EIO { // how a tty says it
+		e, why = unix.EIO, "the UART hung up"
+	}
+	l.giveUART(wrap(l.b.o.UART, e))
+	l.uartErr = why
+	if l.client.fd >= 0 {
+		l.leave(why)
+	}
+}
+
+func (l *loop) giveUART(err error) {
+	for i, n := range l.lineErrors() {
+		l.counted[i] += n
+	}
+	l.port = nil
+	l.fds[atUART].Fd = -1
+	l.tx.reset()
+	l.lost <- err
+	l.dirty = true
+}
+
+// lineErrors returns the errors that the UART counted since it was opened:
+// frame, parity, overrun, buffer overrun.
+func (l *loop) lineErrors() (n [4]uint64) {
+	if l.port == nil {
+		return n
+	}
+	c, err := l.port.Counts()
+	if err != nil {
+		return n
+	}
+	// The driver's counters are int32 and wrap.
+	return [4]uint64{
+		uint64(uint32(c.Frame - l.base.Frame)), uint64(uint32(c.Parity - l.base.Parity)),
+		uint64(uint32(c.Overrun - l.base.Overrun)), uint64(uint32(c.BufferOverrun - l.base.BufferOverrun)),
+	}
+}
+
+// broken says why a call on the client's socket failed.
+func (l *loop) broken(e unix.Errno) string {
+	switch e {
+	case unix.ECONNRESET, unix.EPIPE:
+		return "reset by the client"
+	case unix.ETIMEDOUT:
+		if !l.rx.empty() {
+			return l.tookNothing()
+		}
+		return "the client does not answer any more"
+	}
+	return "the connection broke: " + e.Error()
+}
+
+func (l *loop) tookNothing() string {
+	return "it took nothing for " + l.b.o.Limits.Stall.String()
+}
+
+// others serves everything but the two ends of the data path.
+func (l *loop) others() {
+	l.dirty = true
+	if l.fds[atWake].Revents != 0 {
+		l.posts()
+	}
+	for i := atOthers; i < l.used; i++ {
+		if l.fds[i].Revents == 0 {
+			continue
+		}
+		fd := int(l.fds[i].Fd)
+		if w := l.who[i]; w >= 0 {
+			if p := &l.pending[w]; p.fd == fd {
+				l.look(p, l.fds[i].Revents)
+			}
+		} else if g := &l.linger[^w]; g.fd == fd {
+			l.hear(g)
+		}
+	}
+	if l.fds[atListener].Revents != 0 && !l.stopping {
+		l.accept()
+	}
+}
+
+// posts runs what other goroutines asked for.
+func (l *loop) posts() {
+	for {
+		if n, e := rawRead(l.b.wakeR, l.scratch[:64]); e != 0 || n < 64 {
+			break
+		}
+	}
+	for {
+		select {
+		case f := <-l.b.posts:
+			f(l)
+		default:
+			return
+		}
+	}
+}
+
+// arrange acts on what became due, and sets up the rest of the poll array and
+// the next deadline.
+func (l *loop) arrange() {
+	now := l.now()
+	l.due = never
+	l.overdue(now)
+	l.settle(now)
+	l.dirty = false
+
+	l.fds[atListener].Fd = int32(l.b.listener)
+	if l.stopping || l.acceptAt > now {
+		l.fds[atListener].Fd = -1
+	}
+	l.used = atOthers
+	for i := range l.pending {
+		if p := &l.pending[i]; p.fd >= 0 {
+			l.fds[l.used] = unix.PollFd{Fd: int32(p.fd), Events: unix.POLLIN | unix.POLLRDHUP}
+			l.who[l.used] = i
+			l.used++
+		}
+	}
+	for i := range l.linger {
+		if g := &l.linger[i]; g.fd >= 0 {
+			l.fds[l.used] = unix.PollFd{Fd: int32(g.fd), Events: unix.POLLIN}
+			l.who[l.used] = ^i
+			l.used++
+			l.due = min(l.due, g.until)
+		}
+	}
+	if l.client.stalled != never {
+		l.due = min(l.due, l.client.stalled+l.b.o.Limits.Stall)
+	}
+	if l.client.eof != never {
+		l.due = min(l.due, l.client.eof+l.b.o.Limits.Linger)
+	}
+	if l.acceptAt > now {
+		l.due = min(l.due, l.acceptAt)
+	}
+	if l.stopping {
+		l.due = min(l.due, l.stopBy, now+stopPoll)
+	}
+	l.fds[atClient].Fd = int32(l.client.fd)
+	l.interest()
+}
+
+// overdue acts on the deadlines of the client and of ended connections.
+func (l *loop) overdue(now time.Duration) {
+	lim := &l.b.o.Limits
+	for i := range l.linger {
+		if g := &l.linger[i]; g.fd >= 0 && now >= g.until {
+			unix.Close(g.fd)
+			g.fd = -1
+		}
+	}
+	if l.client.stalled != never && now >= l.client.stalled+lim.Stall {
+		l.leave(l.tookNothing())
+	}
+	if l.client.eof != never && now >= l.client.eof+lim.Linger {
+		l.leave("closed by the client; the radio did not take its last " + strconv.Itoa(l.tx.len()) + " bytes")
+		l.tx.reset()
+	}
+}
+
+// status answers Bridge.Status.
+func (l *loop) status() api.Bridge {
+	s := api.Bridge{
+		Listen: l.b.at.String(), UART: l.b.o.UART,
+		UARTOpen: l.port != nil, UARTErr: l.uartErr,
+		Baud: l.b.o.Baud, Flow: l.b.o.Flow,
+		RxBytes: l.n.rx, TxBytes: l.n.tx,
+		Discarded: l.n.discarded, QueueDropped: l.n.dropped,
+		Connects: l.n.connects, Takeovers: l.n.takeovers, Refused: l.n.refused,
+		LastClose: l.lastClose,
+	}
+	if l.port != nil {
+		s.Baud, s.Flow = l.port.Baud(), l.port.Flow().String()
+	}
+	e := l.lineErrors()
+	s.FrameErrors, s.ParityErrors = l.counted[0]+e[0], l.counted[1]+e[1]
+	s.Overruns, s.BufOverruns = l.counted[2]+e[2], l.counted[3]+e[3]
+	for i := range l.pending {
+		if l.pending[i].fd >= 0 {
+			s.Pending++
+		}
+	}
+	if c := &l.client; c.fd >= 0 {
+		s.Client = &api.BridgeClient{
+			Addr: c.peer.String(), Since: (l.now() - c.since).Seconds(), Rx: c.rx, Tx: c.tx,
+		}
+	}
+	return s
+}

@@ -1,0 +1,169 @@
+//go:build linux
+
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"gwinit/internal/kernelbridge"
+	"gwinit/internal/radiolock"
+	"gwinit/internal/tty"
+)
+
+// OpenFunc opens the UART for the bridge. release gives it up again and closes
+// the port; the bridge calls it once, from the goroutine that called OpenFunc.
+type OpenFunc func(ctx context.Context) (p *tty.Port, release func(), err error)
+
+// disarmLimit bounds the wait for the kernel bridge: a pulse on a radio pin,
+// during which the driver answers nobody, takes 1.2 s.
+const disarmLimit = 3 * time.Second
+
+// LockOwner is the bridge's name as an owner of the radio (INV 5).
+const LockOwner = "bridge"
+
+// DeviceOpener opens a UART as the box needs it: the kernel bridge disarmed,
+// the radio's lock taken, then the port.
+type DeviceOpener struct {
+	Root   string // file-system root for sysfs and the lock
+	Device string // path, used as it is
+	Baud   int
+	// Flow is none, sw or hw; "" means what the kernel bridge's driver says
+	// the board is wired for, and DefaultFlow where there is no driver.
+	Flow, DefaultFlow string
+	// HardwareFlow tells whether RTS and CTS are wired. Where they are not,
+	// hw is sw.
+	HardwareFlow bool
+	BaseBaud     int // see tty.Config
+
+	disarmed bool // the kernel bridge was armed
+}
+
+// Open is an OpenFunc.
+func (d *DeviceOpener) Open(ctx context.Context) (*tty.Port, func(), error) {
+	name, err := d.disarm(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	flow, err := tty.ParseFlow(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if flow == tty.FlowHard && !d.HardwareFlow {
+		flow = tty.FlowSoft
+	}
+	lock, err := radiolock.Acquire(d.Root, LockOwner) // INV 5
+	if err != nil {
+		return nil, nil, err
+	}
+	port, err := tty.Open(d.Device, tty.Config{Baud: d.Baud, Flow: flow, BaseBaud: d.BaseBaud})
+	if err != nil {
+		return nil, nil, errors.Join(err, lock.Release())
+	}
+	return port, func() {
+		// Neither error changes anything: both descriptors are gone.
+		_ = port.Close()
+		_ = lock.Release()
+	}, nil
+}
+
+// disarm makes the kernel bridge give up the UART and returns the name of the
+// flow control to use.
+func (d *DeviceOpener) disarm(ctx context.Context) (flow string, err error) {
+	flow = d.Flow
+	driver, err := kernelbridge.Detect(d.Root)
+	if errors.Is(err, kernelbridge.ErrAbsent) {
+		if flow == "" {
+			flow = d.DefaultFlow
+		}
+		return flow, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, disarmLimit)
+	defer cancel()
+	was, err := driver.Disarm(ctx)
+	if err != nil {
+		return "", err
+	}
+	d.disarmed = d.disarmed || was
+	if flow == "" {
+		if flow, err = driver.FlowControl(ctx); err != nil {
+			return "", err
+		}
+	}
+	return flow, nil
+}
+
+// Rearm gives the UART back to the kernel bridge if Open has taken it from
+// there. Call it when nothing uses d any more.
+func (d *DeviceOpener) Rearm(ctx context.Context) error {
+	if !d.disarmed {
+		return nil
+	}
+	driver, err := kernelbridge.Detect(d.Root)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, disarmLimit)
+	defer cancel()
+	return driver.Arm(ctx)
+}
+
+// opener opens the UART, now and whenever the loop has lost it, until ctx
+// ends. It is the only one that opens or closes a port, for both can block.
+func (b *Bridge) opener(ctx context.Context) {
+	lim := &b.o.Limits
+	backoff := lim.ReopenMin
+	reported := ""
+	for {
+		port, release, err := b.o.Open(ctx)
+		opened := time.Now()
+		if err == nil {
+			reported = ""
+			b.uartChanged(true, fmt.Sprintf("%s at %d baud, flow control %s", b.o.UART, port.Baud(), port.Flow()))
+			lost := make(chan error, 1)
+			if b.post(func(l *loop) { l.uartOpened(port, lost) }) {
+				select {
+				case err = <-lost:
+				case <-b.done:
+				}
+			}
+			release()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			text := err.Error()
+			if text != reported {
+				reported = text
+				b.o.Log("the UART is not open: " + text)
+				b.uartChanged(false, text)
+			}
+			b.post(func(l *loop) { l.uartErr = text })
+		}
+		// One that lasted begins anew; one that breaks at once must not be
+		// opened ten times a second for ever.
+		if time.Since(opened) > lim.ReopenMax {
+			backoff = lim.ReopenMin
+		}
+		pause := time.NewTimer(backoff)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		}
+		backoff = min(2*backoff, lim.ReopenMax)
+	}
+}
+
+func (b *Bridge) uartChanged(open bool, detail string) {
+	if b.o.UARTChanged != nil {
+		b.o.UARTChanged(open, detail)
+	}
+}
