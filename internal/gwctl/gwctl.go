@@ -72,7 +72,7 @@ func commands() []command {
 			"  -f    go on with what comes; the last 10 lines first\n" +
 			"  -n N  only the newest N lines; 0: all that is kept\n", logs},
 		{"start", "SERVICE", "start a service that is stopped or failed", "", service},
-		{"stop", "SERVICE", "stop a service until started again, or the next boot", "", service},
+		{"stop", "SERVICE", "stop a service until a start or the next boot", "", service},
 		{"restart", "SERVICE", "stop and start a service", "", service},
 		{"reboot", "[-safe|-factory]", "restart the gateway", "" +
 			"  -safe     this once with only console, network and ssh\n" +
@@ -95,7 +95,7 @@ const usage = `usage: gwctl [OPTIONS] COMMAND [ARGUMENTS]
   status                       the whole gateway on one screen
   logs [-f] [-n N] [SERVICE]   what the services said since the start
   start SERVICE                start a service that is stopped or failed
-  stop SERVICE                 stop a service until started again, or the next boot
+  stop SERVICE                 stop a service until a start or the next boot
   restart SERVICE              stop and start a service
   reboot [-safe|-factory]      restart the gateway
   poweroff                     end everything and switch off
