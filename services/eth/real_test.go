@@ -2,7 +2,6 @@ package eth
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -103,11 +102,13 @@ func bound(prefix string) func(api.Network) bool {
 func dnsmasq(t *testing.T, p *netlab.Peer, args ...string) func() string {
 	t.Helper()
 	dir := t.TempDir()
-	return p.Start(append([]string{
+	stop := p.Start(append([]string{
 		"dnsmasq", "--keep-in-foreground", "--log-facility=-", "--log-dhcp", "--conf-file=/dev/null", "--user=root",
 		"--no-ping", "--port=0", "--no-resolv", "--interface=srv0", "--bind-interfaces",
 		"--dhcp-leasefile=" + dir + "/leases", "--pid-file=" + dir + "/pid",
 	}, args...)...)
+	listens(t, p)
+	return stop
 }
 
 func TestLease(t *testing.T) {
@@ -179,4 +180,205 @@ func file(t *testing.T, root, name string) string {
 	return string(b)
 }
 
-var _ = fmt.Sprint
+// The cable is pulled and goes into another network.
+func TestCableMovedToAnotherNetwork(t *testing.T) {
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	stop := dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h")
+	b := start(t, root, map[string]string{"mac_address": "02:00:00:00:00:01\n"})
+	b.until(3*time.Second, "bound", bound("10.7.0.0/24"))
+
+	for _, authoritative := range []bool{true, false} {
+		from, to, args := "10.7.0", "10.8.0", []string{"--dhcp-range=10.8.0.50,10.8.0.60,1h", "--dhcp-authoritative"}
+		if !authoritative { // silent about leases it does not know
+			from, to, args = "10.8.0", "10.7.0", []string{"--dhcp-range=10.7.0.50,10.7.0.60,1h"}
+		}
+		peer.Run("ip", "link", "set", "srv0", "down")
+		b.until(2*time.Second, "without carrier", func(n api.Network) bool { return n.State == "no-carrier" && !n.Carrier })
+		if n := b.Status(); len(n.Addresses) == 0 || !strings.HasPrefix(n.Addresses[0], from) {
+			t.Errorf("addresses without a cable: %v", n.Addresses)
+		}
+		stop()
+		peer.Run("ip", "addr", "flush", "dev", "srv0")
+		peer.Run("ip", "addr", "add", to+".1/24", "dev", "srv0")
+		stop = dnsmasq(t, peer, args...)
+		peer.Run("ip", "link", "set", "srv0", "up")
+		took := b.until(5*time.Second, "bound elsewhere", bound(to+".0/24"))
+		t.Logf("authoritative %v: %v after the cable was in", authoritative, took)
+		if took > 3500*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		if got := netlab.Run(t, "ip", "-4", "addr", "show", "dev", "eth0"); strings.Contains(got, from+".") {
+			t.Errorf("the old address is still there:\n%s", got)
+		}
+		if got := netlab.Run(t, "ip", "-4", "route"); strings.Count(got, "default") != 1 || !strings.Contains(got, "default via "+to+".1") {
+			t.Errorf("routes:\n%s", got)
+		}
+	}
+	// Bound: nothing is open that could wake the box.
+	if open := netlab.Run(t, "ss", "-nl0"); strings.Contains(open, "eth0") {
+		t.Errorf("a packet socket is open while bound:\n%s", open)
+	}
+}
+
+// listens waits until something in p has port 67 open.
+func listens(t *testing.T, p *netlab.Peer) {
+	t.Helper()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for began := time.Now(); time.Since(began) < 5*time.Second; <-poll.C {
+		if strings.Contains(p.Run("ss", "-nlu"), ":67 ") {
+			return
+		}
+	}
+	t.Fatal("no DHCP server after 5 s")
+}
+
+// No server: eth0.bak's address after ten seconds, and a lease as soon as there
+// is a server.
+func TestFallback(t *testing.T) {
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	b := start(t, root, map[string]string{
+		"mac_address": "02:00:00:00:00:01\n",
+		"eth0.bak":    "IPADDR=10.9.0.7\nNETMASK=255.255.255.0\nGATEWAY=10.9.0.1\n",
+	})
+	b.until(2*time.Second, "asking", func(n api.Network) bool { return n.State == "asking" && n.Method == "dhcp" && n.Carrier })
+	took := b.until(15*time.Second, "on the fallback", func(n api.Network) bool {
+		return n.State == "fallback" && n.Method == "fallback" && slices.Contains(n.Addresses, "10.9.0.7/24") && n.Gateway == "10.9.0.1"
+	})
+	if took < 8*time.Second {
+		t.Errorf("given up after %v", took)
+	}
+	if !b.logged("no DHCP server answers; using 10.9.0.7/24") {
+		t.Error("nothing logged")
+	}
+	if got := netlab.Run(t, "ip", "-4", "route"); !strings.Contains(got, "default via 10.9.0.1 dev eth0") {
+		t.Errorf("routes:\n%s", got)
+	}
+	dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h")
+	b.until(40*time.Second, "bound", bound("10.7.0.0/24"))
+	if n := b.Status(); slices.Contains(n.Addresses, "10.9.0.7/24") || n.Gateway != "10.7.0.1" {
+		t.Errorf("the fallback stayed: %+v", n)
+	}
+}
+
+// A server that knows the address as somebody else's.
+func TestNakAtRestart(t *testing.T) {
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	netlab.Run(t, "ip", "addr", "add", "10.66.0.5/24", "dev", "eth0")
+	if err := os.WriteFile(filepath.Join(root, "run/eth0.addr"), []byte("10.66.0.5/24\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	stop := dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
+	b := start(t, root, map[string]string{"mac_address": "02:00:00:00:00:01\n"})
+	b.until(3*time.Second, "bound", bound("10.7.0.0/24"))
+	if n := b.Status(); slices.Contains(n.Addresses, "10.66.0.5/24") {
+		t.Errorf("the refused address stayed: %v", n.Addresses)
+	}
+	if !b.logged("address 10.66.0.5/24 lost: refused by 10.7.0.1") {
+		t.Error("nothing logged")
+	}
+	b.stop()
+	if said := stop(); !strings.Contains(said, "DHCPNAK(srv0) 10.66.0.5") {
+		t.Error("dnsmasq did not refuse")
+	}
+}
+
+// The interface appears late, is taken away and comes back.
+func TestInterfaceComesAndGoes(t *testing.T) {
+	root := netlab.Root(t)
+	b := start(t, root, map[string]string{
+		"mac_address": "02:00:00:00:00:01\n",
+		"eth0.conf":   "IPADDR=10.7.0.9\nNETMASK=255.255.255.0\nGATEWAY=10.7.0.1\nDOMAIN=lan\n",
+	})
+	b.until(time.Second, "waiting", func(n api.Network) bool { return n.State == "down" && n.MAC == "" })
+	static := func(n api.Network) bool {
+		return n.State == "static" && n.Method == "static" && slices.Contains(n.Addresses, "10.7.0.9/24") &&
+			n.MAC == "02:00:00:00:00:01" && n.Gateway == "10.7.0.1"
+	}
+	for range 2 {
+		netlab.Run(t, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "other")
+		netlab.Run(t, "ip", "link", "set", "other", "up")
+		b.until(2*time.Second, "static", static)
+		if got := netlab.Run(t, "ip", "-4", "route"); !strings.Contains(got, "default via 10.7.0.1 dev eth0") {
+			t.Errorf("routes:\n%s", got)
+		}
+		if got, want := file(t, root, "run/resolv.conf"), "search lan\nnameserver 10.7.0.1\n"; got != want {
+			t.Errorf("resolv.conf %q, want %q", got, want)
+		}
+		if got := file(t, root, "run/hosts"); !strings.Contains(got, "10.7.0.9 ") {
+			t.Errorf("hosts %q", got)
+		}
+		// Somebody sets it down and up by hand: the kernel forgets routes.
+		netlab.Run(t, "ip", "link", "set", "eth0", "down")
+		b.until(2*time.Second, "down", func(n api.Network) bool { return n.State == "down" })
+		netlab.Run(t, "ip", "link", "set", "eth0", "up")
+		b.until(2*time.Second, "static again", static)
+		eventually(t, "a default route", func() bool {
+			return strings.Contains(netlab.Run(t, "ip", "-4", "route"), "default via 10.7.0.1 dev eth0")
+		})
+		netlab.Run(t, "ip", "link", "del", "eth0")
+		b.until(2*time.Second, "gone", func(n api.Network) bool { return n.State == "down" && len(n.Addresses) == 0 })
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for began := time.Now(); !ok(); <-poll.C {
+		if time.Since(began) > 3*time.Second {
+			t.Fatalf("not %s after 3 s", what)
+		}
+	}
+}
+
+// A gateway outside of the prefix works, and is said.
+func TestStaticGatewayElsewhere(t *testing.T) {
+	root := netlab.Root(t)
+	netlab.Cable(t, "eth0", "srv0")
+	b := start(t, root, map[string]string{
+		"eth0.conf": "IPADDR=10.7.0.9\nNETMASK=255.255.255.0\nGATEWAY=192.168.5.1\n",
+	})
+	b.until(2*time.Second, "static", func(n api.Network) bool { return n.State == "static" })
+	if got := netlab.Run(t, "ip", "-4", "route"); !strings.Contains(got, "default via 192.168.5.1 dev eth0 proto dhcp onlink") {
+		t.Errorf("routes:\n%s", got)
+	}
+	if !b.logged("gateway 192.168.5.1 is not in 10.7.0.0/24") {
+		t.Error("nothing logged")
+	}
+}
+
+// Rebooting into another method leaves nothing of the one before, and a route
+// added by hand stays.
+func TestFromLeaseToStatic(t *testing.T) {
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h",
+		"--dhcp-option=option:classless-static-route,0.0.0.0/0,10.7.0.1,10.20.0.0/16,10.7.0.2")
+	b := start(t, root, map[string]string{"mac_address": "02:00:00:00:00:01\n"})
+	b.until(3*time.Second, "bound", bound("10.7.0.0/24"))
+	eventually(t, "routed", func() bool {
+		got := netlab.Run(t, "ip", "-4", "route")
+		return strings.Contains(got, "default via 10.7.0.1 ") && strings.Contains(got, "10.20.0.0/16 via 10.7.0.2 ")
+	})
+	if n := b.Status(); n.Gateway != "10.7.0.1" {
+		t.Errorf("gateway %q", n.Gateway)
+	}
+	netlab.Run(t, "ip", "route", "add", "10.30.0.0/16", "via", "10.7.0.3")
+	b.stop()
+	b = start(t, root, map[string]string{"eth0.conf": "IPADDR=10.7.0.99\nNETMASK=255.255.255.0\nGATEWAY=10.7.0.1\n"})
+	b.until(2*time.Second, "static", func(n api.Network) bool { return n.State == "static" })
+	if n := b.Status(); len(n.Addresses) == 0 || n.Addresses[0] != "10.7.0.99/24" || len(n.Addresses) > 2 {
+		t.Errorf("addresses %v", n.Addresses)
+	}
+	if got := netlab.Run(t, "ip", "-4", "route"); strings.Contains(got, "10.20.0.0") || strings.Count(got, "default") != 1 {
+		t.Errorf("routes:\n%s", got)
+	}
+}
