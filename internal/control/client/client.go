@@ -33,10 +33,9 @@ func New(c io.ReadWriteCloser) *Client {
 // Close ends the connection.
 func (c *Client) Close() error { return c.c.Close() }
 
-// Do sends a request and returns the data of its answer. A refusal is an
-// *api.Error. If the answer has several parts, they are joined by Stream's
-// caller, not here: Do returns the last one's. When ctx ends, the connection
-// is closed and the error is that of ctx.
+// Do sends a request and returns the data of its answer; of an answer in
+// several replies, that of the last one. A refusal is an *api.Error. When ctx
+// ends, the connection is closed and the error is that of ctx.
 func (c *Client) Do(ctx context.Context, op string, args any) (json.RawMessage, error) {
 	var data json.RawMessage
 	err := c.Stream(ctx, op, args, func(r api.Reply) error {
