@@ -129,7 +129,7 @@ type Memory struct {
 
 // Userdata tells what became of the writable partition.
 type Userdata struct {
-	State  string `json:"state"` // mounted, absent, unformatted, corrupt, failed, skipped
+	State  string `json:"state"` // waiting, mounted, absent, unformatted, corrupt, failed, skipped
 	Device string `json:"device,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// KiB; only when mounted.
