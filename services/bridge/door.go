@@ -146,7 +146,7 @@ func (l *loop) promote(p *newcomer, now time.Duration) {
 		lowWater(came.fd, 1)
 	}
 	l.client = client{
-		fd: came.fd, peer: came.peer, since: now, sniffed: came.said == isRaw, stalled: never, eof: never,
+		fd: came.fd, peer: came.peer, since: now, sniffed: came.said == isRaw, stalled: never,
 	}
 	l.client.counters, _ = l.port.Counts()
 	l.b.o.Log("client " + came.peer.String() + " connected" + l.before(now))
@@ -177,7 +177,7 @@ func (l *loop) leave(reason string) {
 	l.b.o.Log(line)
 	l.lastClose = c.peer.String() + ": " + reason
 	l.finish(c.fd, now)
-	*c = client{fd: -1, stalled: never, eof: never}
+	*c = client{fd: -1, stalled: never}
 	l.fds[atClient].Fd = -1
 	l.leftAt = now
 	l.n.discarded += uint64(l.rx.len())

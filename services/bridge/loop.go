@@ -51,7 +51,6 @@ type client struct {
 	rx, tx   uint64        // bytes from and to the radio
 	sniffed  bool          // its first bytes are known not to be SSH's
 	stalled  time.Duration // since when it takes nothing; never: it does
-	eof      time.Duration // when it said that it is done; never: not yet
 	counters tty.Counts    // of the UART when it came
 }
 
@@ -107,7 +106,7 @@ func newLoop(b *Bridge) *loop {
 		tx:      queue{buf: make([]byte, txQueueBytes)},
 		scratch: make([]byte, scratchBytes),
 	}
-	l.client.fd, l.client.stalled, l.client.eof = -1, never, never
+	l.client.fd, l.client.stalled = -1, never
 	for i := range l.pending {
 		l.pending[i].fd = -1
 	}
@@ -216,7 +215,8 @@ func (l *loop) interest() {
 		if !l.rx.full() {
 			uart = unix.POLLIN
 		}
-		if l.tx.empty() && l.client.eof == never {
+		// What the client said before has gone, so its end is seen behind it.
+		if l.tx.empty() {
 			peer = unix.POLLIN
 		}
 		if !l.rx.empty() {
@@ -325,12 +325,7 @@ func (l *loop) fromClient(r int16) {
 			l.leave(l.broken(e))
 		}
 	case n == 0:
-		if l.tx.empty() {
-			l.leave("closed by the client")
-			return
-		}
-		// Its last bytes are still on the way.
-		l.client.eof, l.dirty = l.now(), true
+		l.leave("closed by the client")
 	default:
 		l.tx.added(n)
 		l.n.tx += uint64(n)
@@ -381,9 +376,6 @@ func (l *loop) toUART() {
 		return
 	}
 	l.tx.took(n)
-	if l.tx.empty() && l.client.eof != never {
-		l.leave("closed by the client")
-	}
 }
 
 // discard throws away what the radio says while nobody listens (INV 3).
@@ -560,9 +552,6 @@ func (l *loop) arrange() {
 	if l.client.stalled != never {
 		l.due = min(l.due, l.client.stalled+l.b.o.Limits.Stall)
 	}
-	if l.client.eof != never {
-		l.due = min(l.due, l.client.eof+l.b.o.Limits.Linger)
-	}
 	if l.acceptAt > now {
 		l.due = min(l.due, l.acceptAt)
 	}
@@ -584,10 +573,6 @@ func (l *loop) overdue(now time.Duration) {
 	}
 	if l.client.stalled != never && now >= l.client.stalled+lim.Stall {
 		l.leave(l.tookNothing())
-	}
-	if l.client.eof != never && now >= l.client.eof+lim.Linger {
-		l.leave("closed by the client; the radio did not take its last " + strconv.Itoa(l.tx.len()) + " bytes")
-		l.tx.reset()
 	}
 }
 

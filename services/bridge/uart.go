@@ -124,9 +124,14 @@ func (b *Bridge) opener(ctx context.Context) {
 		opened := time.Now()
 		if err == nil {
 			reported = ""
-			b.uartChanged(true, fmt.Sprintf("%s at %d baud, flow control %s", b.o.UART, port.Baud(), port.Flow()))
-			lost := make(chan error, 1)
-			if b.post(func(l *loop) { l.uartOpened(port, lost) }) {
+			detail := fmt.Sprintf("%s at %d baud, flow control %s", b.o.UART, port.Baud(), port.Flow())
+			taken, lost := make(chan struct{}), make(chan error, 1)
+			if b.post(func(l *loop) { l.uartOpened(port, lost); close(taken) }) {
+				select {
+				case <-taken: // said only when a client can use it
+					b.uartChanged(true, detail)
+				case <-b.done:
+				}
 				select {
 				case err = <-lost:
 				case <-b.done:

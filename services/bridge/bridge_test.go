@@ -1,0 +1,926 @@
+//go:build linux
+
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gwinit/internal/kernelbridge/kernelbridgetest"
+	"gwinit/internal/radiolock"
+	"gwinit/internal/tty"
+)
+
+func TestBothWaysByteExact(t *testing.T) {
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		t.Run(host, func(t *testing.T) {
+			g := start(t, func(_ *gateway, o *Options) { o.Bind = netip.Addr{} }).open()
+			c := dial(t, netip.AddrPortFrom(netip.MustParseAddr(host), g.b.Addr().Port()))
+			g.active(c)
+			if a := g.status().Client.Addr; a != c.LocalAddr().String() {
+				t.Errorf("status names the client %s, it is %s", a, c.LocalAddr())
+			}
+			up, down := noise(1<<20), noise(1<<20+1)
+			var both sync.WaitGroup
+			both.Go(func() { g.radioSays(down) })
+			both.Go(func() { write(t, c, up) })
+			both.Go(func() {
+				if !bytes.Equal(readN(t, c, len(down)), down) {
+					t.Error("radio to client: bytes differ")
+				}
+			})
+			if !bytes.Equal(g.radioHears(len(up)), up) {
+				t.Error("client to radio: bytes differ")
+			}
+			both.Wait()
+			s := g.status()
+			if s.RxBytes != uint64(len(down)) || s.TxBytes != uint64(len(up)) || s.Client.Rx != s.RxBytes || s.Client.Tx != s.TxBytes {
+				t.Errorf("counted %+v, client %+v", s, s.Client)
+			}
+			if s.QueueDropped != 0 || s.Discarded != 0 {
+				t.Errorf("dropped %d, discarded %d", s.QueueDropped, s.Discarded)
+			}
+		})
+	}
+}
+
+// INV 2: the bridge pushes back.
+func TestBackPressure(t *testing.T) {
+	t.Run("radio that does not read", func(t *testing.T) {
+		g := start(t, nil).open()
+		c := g.client()
+		p := noise(1 << 20)
+		sent := make(chan struct{})
+		go func() { write(t, c, p); close(sent) }()
+		g.until("stop", stands(func() uint64 { return g.status().TxBytes }))
+		if n := g.status().TxBytes; n > 64<<10 {
+			t.Errorf("%d bytes taken from the client for a radio that takes none", n)
+		}
+		if !bytes.Equal(g.radioHears(len(p)), p) {
+			t.Error("bytes differ")
+		}
+		<-sent
+	})
+	t.Run("client that does not read", func(t *testing.T) {
+		g := start(t, nil).open()
+		c := g.client()
+		p := noise(8 << 20)
+		sent := make(chan struct{})
+		go func() { g.radioSays(p); close(sent) }()
+		g.until("stop", stands(func() uint64 { return g.status().RxBytes }))
+		select {
+		case <-sent:
+			t.Error("all was taken from the radio for a client that takes nothing")
+		default:
+		}
+		if !bytes.Equal(readN(t, c, len(p)), p) {
+			t.Error("bytes differ")
+		}
+		<-sent
+		if s := g.status(); s.QueueDropped != 0 {
+			t.Errorf("dropped %d", s.QueueDropped)
+		}
+	})
+}
+
+// stands tells when a counter above zero was the same 20 times in a row.
+func stands(count func() uint64) func() bool {
+	last, same := uint64(0), 0
+	return func() bool {
+		n := count()
+		if n != last || n == 0 {
+			last, same = n, 0
+			return false
+		}
+		same++
+		return same == 20
+	}
+}
+
+// INV 2: where it cannot push back, it counts, closes and says why.
+func TestNoFlowControl(t *testing.T) {
+	g := start(t, func(g *gateway, _ *Options) { g.opener.Flow = "none" }).open()
+	c := g.client()
+	p := noise(8 << 20)
+	sent := make(chan struct{})
+	go func() { g.radioSays(p); close(sent) }()
+	g.says(c.LocalAddr().String(), "disconnected", "without flow control the radio cannot be stopped")
+	if s := g.status(); s.QueueDropped == 0 || s.Client != nil {
+		t.Errorf("dropped %d, client %v", s.QueueDropped, s.Client)
+	}
+	<-sent // the radio is never held
+	got, err := io.ReadAll(c)
+	if !bytes.Equal(got, p[:len(got)]) {
+		t.Error("what the client got is not the beginning of what the radio said")
+	}
+	if err != nil && !errors.Is(err, unix.ECONNRESET) {
+		t.Error(err) // after Linger the connection may be reset
+	}
+}
+
+func TestClientThatTakesNothing(t *testing.T) {
+	g := start(t, func(_ *gateway, o *Options) { o.Limits.Stall = 200 * time.Millisecond }).open()
+	c := g.client()
+	done := make(chan struct{})
+	go func() { g.radioSays(noise(8 << 20)); close(done) }()
+	g.says(c.LocalAddr().String(), "disconnected", "took nothing for 200ms")
+	<-done
+	if g.status().Client != nil {
+		t.Error("still the client")
+	}
+	next := g.client()
+	write(t, next, []byte("alive"))
+	if got := g.radioHears(5); string(got) != "alive" {
+		t.Errorf("radio heard %q", got)
+	}
+}
+
+// INV 3.
+func TestLineIsEmptyAtConnect(t *testing.T) {
+	g := start(t, nil).open()
+	g.radioSays([]byte("stale"))
+	g.until("discard", func() bool { return g.status().Discarded == 5 })
+	c := g.client()
+	g.says("client "+c.LocalAddr().String()+" connected", "5 older bytes from the radio discarded")
+	g.radioSays([]byte("fresh"))
+	if got := readN(t, c, 5); string(got) != "fresh" {
+		t.Errorf("client got %q", got)
+	}
+	c.Close()
+	g.says("disconnected", "5 bytes from the radio, 0 to it: closed by the client")
+}
+
+// INV 3: neither a connect nor a disconnect makes a call that touches modem
+// lines; here: the port keeps its descriptor and its settings over a session.
+func TestPortStaysOpenOverSessions(t *testing.T) {
+	opened := 0
+	g := start(t, func(g *gateway, o *Options) {
+		open := o.Open
+		o.Open = func(ctx context.Context) (*tty.Port, func(), error) { opened++; return open(ctx) }
+	}).open()
+	for range 3 {
+		c := g.client()
+		c.Close()
+		g.until("end", func() bool { return g.status().Client == nil })
+	}
+	g.stop()
+	if opened != 1 {
+		t.Errorf("the UART was opened %d times", opened)
+	}
+}
+
+func TestNext(t *testing.T) {
+	lim := DefaultLimits()
+	const at = 100 * time.Second
+	tests := []struct {
+		name   string
+		n      newcomer
+		after  time.Duration
+		client bool
+		want   action
+		until  time.Duration
+	}{
+		{"silent, nobody on the line, too early", newcomer{}, 249 * time.Millisecond, false, wait, at + 250*time.Millisecond},
+		{"silent, nobody on the line", newcomer{}, 250 * time.Millisecond, false, promote, 0},
+		{"silent, client active", newcomer{}, 250 * time.Millisecond, true, wait, at + 60*time.Second},
+		{"silent, client active, just before the end", newcomer{}, 60*time.Second - 1, true, wait, at + 60*time.Second},
+		{"silent, client active, too long", newcomer{}, 60 * time.Second, true, refuse, 0},
+		{"raw bytes, nobody", newcomer{said: isRaw}, 0, false, promote, 0},
+		{"raw bytes, client active", newcomer{said: isRaw}, 0, true, promote, 0},
+		{"raw bytes at the last moment", newcomer{said: isRaw}, 60 * time.Second, true, promote, 0},
+		{"SSH, nobody", newcomer{said: isSSH}, 0, false, refuse, 0},
+		{"SSH, client active", newcomer{said: isSSH}, 0, true, refuse, 0},
+		{"a beginning of SSH is not silence", newcomer{seen: 2}, time.Second, false, wait, at + 60*time.Second},
+		{"a beginning of SSH, too long", newcomer{seen: 2}, 60 * time.Second, false, refuse, 0},
+		{"gone without a word", newcomer{gone: true}, time.Second, false, forget, 0},
+		{"gone after a beginning of SSH", newcomer{seen: 3, gone: true}, 0, true, forget, 0},
+		{"gone after raw bytes", newcomer{said: isRaw, gone: true}, 0, false, promote, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.n.since = at
+			got, until, reason := tt.n.next(at+tt.after, tt.client, &lim)
+			if got != tt.want || until != tt.until {
+				t.Errorf("action %d until %v, want %d until %v", got, until, tt.want, tt.until)
+			}
+			if (reason != "") != (tt.want == refuse) {
+				t.Errorf("reason %q", reason)
+			}
+		})
+	}
+}
+
+// INV 4.
+func TestTakeover(t *testing.T) {
+	g := start(t, nil).open()
+	first := g.client()
+	write(t, first, []byte("one"))
+	g.radioHears(3)
+
+	silent := g.dial()
+	g.until("pending newcomer", func() bool { return g.status().Pending == 1 })
+	g.radioSays([]byte("still"))
+	if got := readN(t, first, 5); string(got) != "still" {
+		t.Errorf("the client got %q", got)
+	}
+
+	// The loser keeps writing and must still see FIN, not RST.
+	stop := make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if _, err := first.Write(noise(100)); err != nil {
+					return
+				}
+			}
+		}
+	})
+	var hearing sync.WaitGroup
+	heard := make(chan byte, 1)
+	hearing.Go(func() {
+		p := make([]byte, 4096)
+		for {
+			n, err := g.radio.Read(p)
+			if i := bytes.Index(p[:n], []byte("two-two-two")); i >= 0 {
+				heard <- 1
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	g.radio.SetReadDeadline(time.Now().Add(patience))
+	write(t, silent, []byte("two-two-two"))
+	ends(t, first)
+	close(stop)
+	writer.Wait()
+	first.Close()
+	hearing.Wait()
+	select {
+	case <-heard:
+	default:
+		t.Error("the radio did not hear the winner")
+	}
+	g.says(first.LocalAddr().String(), "disconnected after", "5 bytes from the radio", "replaced by "+silent.LocalAddr().String())
+	g.says("client " + silent.LocalAddr().String() + " connected")
+	if s := g.status(); s.Takeovers != 1 || s.Client == nil || s.Client.Addr != silent.LocalAddr().String() || s.Pending != 0 {
+		t.Errorf("status %+v client %+v", s, s.Client)
+	}
+}
+
+func TestPendingSlots(t *testing.T) {
+	g := start(t, nil).open()
+	g.client()
+	var silent []*net.TCPConn
+	for range pendingSlots + 1 {
+		silent = append(silent, g.dial())
+		n := len(silent)
+		g.until("connect", func() bool { return g.status().Connects == uint64(n)+1 })
+	}
+	ends(t, silent[0]) // the oldest made room
+	if s := g.status(); s.Pending != pendingSlots || s.Refused != 1 {
+		t.Errorf("pending %d, refused %d", s.Pending, s.Refused)
+	}
+	speaks := g.dial()
+	write(t, speaks, []byte{0x1a})
+	g.active(speaks)
+}
+
+func TestPendingEnds(t *testing.T) {
+	g := start(t, func(_ *gateway, o *Options) { o.Limits.Pending = 50 * time.Millisecond }).open()
+	g.client()
+	silent := g.dial()
+	ends(t, silent)
+	g.says(silent.LocalAddr().String(), "did not show what it is within 50ms")
+}
+
+// A silent newcomer that waited takes the line when the client leaves.
+func TestPendingFollowsClient(t *testing.T) {
+	g := start(t, nil).open()
+	c := g.client()
+	next := g.dial()
+	g.until("pending", func() bool { return g.status().Pending == 1 })
+	c.Close()
+	g.active(next)
+}
+
+// INV 7: whatever way the bytes come, SSH never reaches the radio.
+func TestSSHNeverReachesTheRadio(t *testing.T) {
+	banner := "SSH-2.0-OpenSSH_9.2\r\n"
+	for cut := 1; cut < 6; cut++ {
+		for _, late := range []bool{false, true} {
+			for _, busy := range []bool{false, true} {
+				name := banner[:cut] + " then the rest"
+				if late {
+					name += ", late"
+				}
+				if busy {
+					name += ", client active"
+				}
+				t.Run(name, func(t *testing.T) {
+					g := start(t, func(_ *gateway, o *Options) {
+						if !late {
+							o.Limits.Claim = time.Minute
+						}
+					}).open()
+					if busy {
+						x := g.dial()
+						write(t, x, []byte{0x1a})
+						g.active(x)
+						g.radioHears(1)
+					}
+					c := g.dial()
+					if late && !busy {
+						g.active(c) // it came in by silence
+					}
+					write(t, c, []byte(banner[:cut]))
+					if cut < 4 {
+						g.radioHearsNothing()
+					}
+					c.Write([]byte(banner[cut:])) // may come after the FIN: no error to check
+					if got := ends(t, c); len(got) != 0 {
+						t.Errorf("got %q", got)
+					}
+					g.radioHearsNothing()
+					g.says(c.LocalAddr().String(), "SSH")
+					if s := g.status(); s.TxBytes != map[bool]uint64{true: 1}[busy] {
+						t.Errorf("%d bytes to the radio", s.TxBytes)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestNearlySSHIsRaw(t *testing.T) {
+	g := start(t, func(_ *gateway, o *Options) { o.Limits.Claim = time.Minute }).open()
+	c := g.dial()
+	for _, p := range []string{"S", "S", "H", "X"} {
+		write(t, c, []byte(p))
+	}
+	if got := g.radioHears(4); string(got) != "SSHX" {
+		t.Errorf("radio heard %q", got)
+	}
+}
+
+func TestHalfClose(t *testing.T) {
+	g := start(t, nil).open()
+	c := g.client()
+	p := noise(200 << 10)
+	go func() { write(t, c, p); c.CloseWrite() }()
+	g.until("stop", stands(func() uint64 { return g.status().TxBytes }))
+	if !bytes.Equal(g.radioHears(len(p)), p) {
+		t.Error("bytes differ")
+	}
+	ends(t, c)
+	g.says("closed by the client")
+}
+
+func TestReset(t *testing.T) {
+	g := start(t, nil).open()
+	for range 5 {
+		c := g.dial()
+		write(t, c, []byte{0x1a})
+		g.active(c)
+		g.radioHears(1)
+		c.SetLinger(0)
+		c.Close()
+		g.until("end", func() bool { return g.status().Client == nil })
+	}
+	g.says("reset by the client")
+	c := g.client()
+	write(t, c, []byte("ok"))
+	if got := g.radioHears(2); string(got) != "ok" {
+		t.Errorf("radio heard %q", got)
+	}
+}
+
+func TestUARTVanishesAndReturns(t *testing.T) {
+	g := start(t, nil).open()
+	c := g.client()
+	old := g.radio
+	if err := os.Remove(g.device); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	old.Close()
+	ends(t, c)
+	if d := time.Since(began); d > 500*time.Millisecond { // 50 ms, and a busy machine
+		t.Errorf("client closed after %v", d)
+	}
+	g.says(c.LocalAddr().String(), "the UART hung up")
+	g.says("the UART is not open", "no such file")
+
+	for _, first := range []string{"", "\x1a"} {
+		c = g.dial()
+		write(t, c, []byte(first))
+		ends(t, c)
+	}
+	g.says("connection from", "closed: the UART is not open")
+	if s := g.status(); s.UARTOpen || s.UARTErr == "" || s.Refused != 2 {
+		t.Errorf("status %+v", s)
+	}
+
+	g.plug()
+	g.open()
+	c = g.client()
+	write(t, c, []byte("back"))
+	if got := g.radioHears(4); string(got) != "back" {
+		t.Errorf("radio heard %q", got)
+	}
+}
+
+// INV 5.
+func TestRadioInUse(t *testing.T) {
+	var lock *radiolock.Lock
+	g := start(t, func(g *gateway, _ *Options) {
+		var err error
+		if lock, err = radiolock.Acquire(g.root, "flash"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	c := g.dial()
+	write(t, c, []byte{0x1a})
+	ends(t, c)
+	g.says("the UART is not open", "in use by flash")
+	lock.Release()
+	g.open()
+	if owner, err := radiolock.Owner(g.root); owner != LockOwner || err != nil {
+		t.Errorf("owner %q, %v", owner, err)
+	}
+	g.stop()
+	if owner, err := radiolock.Owner(g.root); owner != "" || err != nil {
+		t.Errorf("owner after the end %q, %v", owner, err)
+	}
+}
+
+func TestKernelBridge(t *testing.T) {
+	for value, want := range map[string]string{"0": "none", "1": "hw", "2": "sw"} {
+		t.Run("flow_control "+value, func(t *testing.T) {
+			f := kernelbridgetest.New(t, true, value, nil)
+			if err := os.Mkdir(filepath.Join(f.Root, "run"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			g := start(t, func(g *gateway, o *Options) { g.opener.Root, g.opener.Flow = f.Root, "" }).open()
+			if w := f.Writes(); !slices.Equal(w, []string{"0"}) {
+				t.Errorf("enable got %q", w)
+			}
+			if s := g.status(); s.Flow != want {
+				t.Errorf("flow control %s, want %s", s.Flow, want)
+			}
+			g.stop()
+			if err := g.opener.Rearm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if w := f.Writes(); !slices.Equal(w, []string{"0", "1"}) {
+				t.Errorf("enable got %q", w)
+			}
+		})
+	}
+}
+
+func TestHardwareFlowNeedsWires(t *testing.T) {
+	g := start(t, func(g *gateway, _ *Options) { g.opener.HardwareFlow = false }).open()
+	if s := g.status(); s.Flow != "sw" {
+		t.Errorf("flow control %s", s.Flow)
+	}
+}
+
+// INV 2, 4: the end is orderly for everybody, also for who keeps writing.
+func TestStop(t *testing.T) {
+	g := start(t, nil).open()
+	c := g.client()
+	waiting := g.dial()
+	g.until("pending", func() bool { return g.status().Pending == 1 })
+	stop := make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if _, err := c.Write([]byte("x")); err != nil {
+					return
+				}
+			}
+		}
+	})
+	var reader sync.WaitGroup
+	g.radio.SetReadDeadline(time.Now().Add(patience))
+	reader.Go(func() { io.Copy(io.Discard, g.radio) })
+	g.cancel()
+	ends(t, c)
+	ends(t, waiting)
+	close(stop)
+	writer.Wait()
+	c.Close()
+	waiting.Close()
+	g.stop()
+	g.radio.Close()
+	reader.Wait()
+	g.says("the bridge ends")
+	if _, err := g.b.Status(t.Context()); !errors.Is(err, ErrEnded) {
+		t.Errorf("status after the end: %v", err)
+	}
+}
+
+func TestStopIsBounded(t *testing.T) {
+	g := start(t, func(_ *gateway, o *Options) { o.Limits.Linger = 100 * time.Millisecond }).open()
+	c := g.client() // never closes its side
+	began := time.Now()
+	g.stop()
+	if d := time.Since(began); d < 100*time.Millisecond || d > 5*time.Second {
+		t.Errorf("ended after %v", d)
+	}
+	c.Close()
+}
+
+func TestLastBytesReachTheRadio(t *testing.T) {
+	g := start(t, nil).open()
+	c := g.client()
+	p := noise(3000)
+	write(t, c, p)
+	g.until("bytes", func() bool { return g.status().TxBytes == uint64(len(p)) })
+	c.Close()
+	g.stop()
+	if !bytes.Equal(g.radioHears(len(p)), p) {
+		t.Error("bytes differ")
+	}
+}
+
+func TestRestartRefusesNobody(t *testing.T) {
+	g := start(t, nil).open()
+	at := g.b.Addr()
+	fd, fresh := g.b.ListenerFD()
+	if !fresh {
+		t.Error("a new socket is not fresh")
+	}
+	kept, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) // as PID 1 does
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.stop()
+	between := dial(t, at)
+	write(t, between, []byte("hello"))
+	h := start(t, func(_ *gateway, o *Options) { o.Port, o.Listener = at.Port(), kept }).open()
+	if _, fresh := h.b.ListenerFD(); fresh || h.b.Addr() != at {
+		t.Errorf("listens on %v, fresh %v", h.b.Addr(), fresh)
+	}
+	// The UART may have opened after the newcomer was looked at.
+	again := h.dial()
+	write(t, again, []byte("again"))
+	got := string(h.radioHears(5))
+	if got == "hello" {
+		got = string(h.radioHears(5))
+	}
+	if got != "again" {
+		t.Errorf("radio heard %q", got)
+	}
+}
+
+func TestPassedListener(t *testing.T) {
+	make := func(t *testing.T, bind string) (int, netip.AddrPort) {
+		fd, at, _, err := listen(netip.MustParseAddr(bind), 0, -1, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fd, at
+	}
+	tests := []struct {
+		name, was, bind string
+		other           bool // another port is wanted
+		fresh           bool
+	}{
+		{"same", "127.0.0.1", "127.0.0.1", false, false},
+		{"everywhere", "::", "", false, false},
+		{"everywhere, in IPv4's words", "::", "0.0.0.0", false, false},
+		{"other address", "127.0.0.1", "127.0.0.2", false, true},
+		{"was everywhere", "::", "127.0.0.1", false, true},
+		{"other port", "127.0.0.1", "127.0.0.1", true, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			passed, at := make(t, tt.was)
+			var bind netip.Addr
+			if tt.bind != "" {
+				bind = netip.MustParseAddr(tt.bind)
+			}
+			port := at.Port()
+			if tt.other {
+				port = 0
+				free, at := make(t, tt.bind)
+				port = at.Port()
+				unix.Close(free)
+			}
+			fd, _, fresh, err := listen(bind, port, passed, time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fd)
+			if fresh != tt.fresh || !fresh && fd != passed {
+				t.Errorf("fresh %v, descriptor %d of %d", fresh, fd, passed)
+			}
+		})
+	}
+	t.Run("no socket at all", func(t *testing.T) {
+		null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, _, fresh, err := listen(netip.IPv6Loopback(), 0, null, time.Second)
+		if err != nil || !fresh {
+			t.Fatalf("fresh %v, %v", fresh, err)
+		}
+		unix.Close(fd)
+	})
+}
+
+func TestAcceptedSocketsInherit(t *testing.T) {
+	fd, at, _, err := listen(netip.Addr{}, 0, -1, 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	dial(t, netip.AddrPortFrom(netip.IPv6Loopback(), at.Port()))
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	sysPoll(p, int(patience.Milliseconds()))
+	c, _, err := unix.Accept4(fd, unix.SOCK_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(c)
+	for _, o := range []struct {
+		name              string
+		level, opt, value int
+	}{
+		{"TCP_NODELAY", unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+		{"SO_KEEPALIVE", unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		{"TCP_KEEPIDLE", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 15},
+		{"TCP_KEEPINTVL", unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 5},
+		{"TCP_KEEPCNT", unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 3},
+		{"TCP_USER_TIMEOUT", unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 30000},
+		{"SO_SNDBUF", unix.SOL_SOCKET, unix.SO_SNDBUF, 2 * sendBufferBytes},
+		{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, 2 * receiveBufferBytes},
+	} {
+		if got := sockopt(t, c, o.level, o.opt); got != o.value {
+			t.Errorf("%s is %d, want %d", o.name, got, o.value)
+		}
+	}
+}
+
+func TestManyConnects(t *testing.T) {
+	g := start(t, nil).open()
+	drain := make(chan struct{})
+	g.radio.SetReadDeadline(time.Now().Add(patience))
+	go func() {
+		defer close(drain)
+		p := make([]byte, 4096)
+		for {
+			n, err := g.radio.Read(p)
+			if err != nil || bytes.Contains(p[:n], []byte("end")) {
+				return
+			}
+		}
+	}()
+	before := descriptors(t)
+	tick := time.NewTicker(5 * time.Millisecond) // 200 a second
+	defer tick.Stop()
+	for i := range 200 {
+		<-tick.C
+		c := g.dial()
+		switch i % 4 {
+		case 0:
+			write(t, c, []byte{0x1a})
+		case 1:
+			c.Write([]byte("SSH-2.0-x\r\n"))
+		case 2:
+			c.SetLinger(0)
+		}
+		c.Close()
+	}
+	g.until("quiet", func() bool { s := g.status(); return s.Client == nil && s.Pending == 0 && s.Connects >= 150 })
+	c := g.client()
+	write(t, c, []byte("end"))
+	<-drain
+	c.Close()
+	g.until("descriptors", func() bool { return descriptors(t) <= before })
+}
+
+// One byte at a time, slower than the window in which poll stays in the kernel
+// past entersyscall: both kinds of wait are passed on the way.
+func TestSlowBytes(t *testing.T) {
+	g := start(t, nil).open()
+	c := g.client()
+	tick := time.NewTicker(3 * rawWindow * time.Millisecond / 2)
+	defer tick.Stop()
+	for i := range 20 {
+		<-tick.C
+		write(t, c, []byte{byte(i)})
+		if got := g.radioHears(1); len(got) == 1 && got[0] != byte(i) {
+			t.Fatalf("radio heard %d, want %d", got[0], i)
+		}
+		g.radioSays([]byte{byte(i)})
+		if got := readN(t, c, 1); len(got) == 1 && got[0] != byte(i) {
+			t.Fatalf("client got %d, want %d", got[0], i)
+		}
+	}
+}
+
+// The steady state allocates nothing.
+func TestNoAllocation(t *testing.T) {
+	g := start(t, nil).open()
+	c := g.client()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame, got := noise(24), make([]byte, 24)
+	radioFD := int(g.radio.Fd()) // sets it blocking
+	var run func()
+	raw.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		run = func() {
+			rawWrite(int(fd), frame)
+			for n := 0; n < len(frame); {
+				m, _ := unix.Read(radioFD, got)
+				n += max(m, 0)
+			}
+			rawWrite(radioFD, frame)
+			for n := 0; n < len(frame); {
+				sysPoll(p, -1)
+				m, _ := rawRead(int(fd), got)
+				n += max(m, 0)
+			}
+		}
+	})
+	for range 100 {
+		run() // everything is there after that
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const frames = 5000
+	for range frames {
+		run()
+	}
+	runtime.ReadMemStats(&after)
+	// The runtime allocates a little by itself (a timer, a thread).
+	if n := after.Mallocs - before.Mallocs; n > frames/50 {
+		t.Errorf("%d allocations for %d frames", n, frames)
+	}
+	runtime.KeepAlive(c)
+}
+
+// TestKilled starts bridges as processes of their own and kills them.
+func TestKilled(t *testing.T) {
+	if at := os.Getenv("BRIDGE_TEST_DEVICE"); at != "" {
+		o := Options{
+			Bind: netip.IPv6Loopback(), Listener: 3, UART: at, Log: func(string) {}, Limits: DefaultLimits(),
+			Open: (&DeviceOpener{Root: os.Getenv("BRIDGE_TEST_ROOT"), Device: at, Baud: 115200, Flow: "none"}).Open,
+		}
+		o.UARTChanged = func(open bool, _ string) { os.Stdout.WriteString("open " + strconv.FormatBool(open) + "\n") }
+		port, err := strconv.Atoi(os.Getenv("BRIDGE_TEST_PORT"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Port = uint16(port)
+		b, err := Listen(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, fresh := b.ListenerFD(); fresh {
+			t.Fatal("the passed socket was not taken")
+		}
+		b.Run(context.Background())
+		return
+	}
+	fd, at, _, err := listen(netip.IPv6Loopback(), 0, -1, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := os.NewFile(uintptr(fd), "listener")
+	defer kept.Close()
+	g := &gateway{t: t, root: t.TempDir()}
+	g.device = filepath.Join(g.root, "ttyS1")
+	if err := os.Mkdir(filepath.Join(g.root, "run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	g.plug()
+	for range 5 {
+		child := exec.Command(os.Args[0], "-test.run=^TestKilled$")
+		child.Env = append(os.Environ(), "BRIDGE_TEST_DEVICE="+g.device, "BRIDGE_TEST_ROOT="+g.root,
+			"BRIDGE_TEST_PORT="+strconv.Itoa(int(at.Port())))
+		child.ExtraFiles = []*os.File{kept}
+		out, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line := make([]byte, 64)
+		n, err := out.Read(line)
+		if err != nil || !strings.HasPrefix(string(line[:n]), "open true") {
+			t.Fatalf("child said %q, %v", line[:n], err)
+		}
+		c := dial(t, at)
+		write(t, c, []byte{0x1a, 0xc0})
+		if got := g.radioHears(2); !bytes.Equal(got, []byte{0x1a, 0xc0}) {
+			t.Errorf("radio heard % x", got)
+		}
+		child.Process.Kill()
+		child.Wait()
+		c.Close()
+	}
+	if owner, err := radiolock.Owner(g.root); owner != "" || err != nil {
+		t.Errorf("a killed bridge leaves the radio to %q, %v", owner, err)
+	}
+}
+
+func TestListenNeedsItsOptions(t *testing.T) {
+	if _, err := Listen(Options{Listener: -1}); err == nil {
+		t.Error("options without Open and Log were taken")
+	}
+}
+
+func FuzzSniff(f *testing.F) {
+	for _, s := range []string{"", "S", "SSH", "SSH-", "SSH-2.0", "\x1a\xc0", "SSX", "SSHSSH-"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, p []byte) {
+		decided := undecided
+		for i := range len(p) + 1 {
+			v := sniff(p[:i])
+			if decided != undecided && v != decided {
+				t.Fatalf("%q was %d, is %d with more bytes", p[:i], decided, v)
+			}
+			decided = v
+		}
+		ssh := strings.HasPrefix(string(p), sshPrefix)
+		begins := strings.HasPrefix(sshPrefix, string(p)) && !ssh
+		want := isRaw
+		if ssh {
+			want = isSSH
+		} else if begins {
+			want = undecided
+		}
+		if decided != want {
+			t.Fatalf("%q is %d, want %d", p, decided, want)
+		}
+	})
+}
+
+func FuzzQueue(f *testing.F) {
+	f.Add([]byte{3, 1, 8, 2, 8, 8})
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		q := queue{buf: make([]byte, 8)}
+		var in, out byte
+		for i, op := range ops {
+			if i%2 == 0 {
+				room := q.room()
+				n := min(int(op), len(room))
+				for j := range n {
+					room[j] = in
+					in++
+				}
+				q.added(n)
+				continue
+			}
+			n := min(int(op), q.len())
+			for _, b := range q.waiting()[:n] {
+				if b != out {
+					t.Fatalf("took %d, want %d", b, out)
+				}
+				out++
+			}
+			q.took(n)
+		}
+		if q.full() != (q.len() == 8) || q.empty() != (q.len() == 0) || byte(q.len()) != in-out {
+			t.Fatalf("%d bytes waiting, want %d", q.len(), in-out)
+		}
+		if !q.full() && len(q.room()) == 0 {
+			t.Fatal("not full and no room")
+		}
+	})
+}
