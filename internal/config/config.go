@@ -113,6 +113,10 @@ type User struct {
 // warnings are in the order of files and lines.
 func Load(root string, b rtl8196e.Board) (Config, []Warning) {
 	l := loader{root: root}
+	return l.all(b), l.warnings
+}
+
+func (l *loader) all(b rtl8196e.Board) Config {
 	c := Config{
 		Radio:    l.radio(b),
 		Network:  l.network(),
@@ -125,7 +129,7 @@ func Load(root string, b rtl8196e.Board) (Config, []Warning) {
 		Thread:   l.thread(),
 	}
 	c.Hostname = c.Network.Hostname
-	return c, l.warnings
+	return c
 }
 
 // LoadRadio reads only what the bridge needs before it can listen: radio.conf.

@@ -2,22 +2,207 @@ package config
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 
 	"gwinit/board/rtl8196e"
 )
+
+// The files.
+const (
+	fileRadio    = Dir + "/radio.conf"
+	fileEth0     = Dir + "/eth0.conf"
+	fileFallback = Dir + "/eth0.bak"
+	fileMAC      = Dir + "/mac_address"
+	fileHostname = Dir + "/hostname"
+	fileLEDs     = Dir + "/leds.conf"
+	fileNetwatch = Dir + "/netwatch.conf"
+	fileNTP      = Dir + "/ntp.conf"
+	fileTZ       = Dir + "/TZ"
+	filePasswd   = Dir + "/passwd"
+	fileGateway  = Dir + "/gateway.conf"
+	dirThread    = "/userdata/thread"
+)
+
+// Defaults that more than one place names.
+const (
+	defaultHostname = "rtl8196e-gw"
+	defaultTZ       = "UTC0"
+)
+
+// problemMissing is what is wrong with a key that a file has to have.
+const problemMissing = "missing"
 
 // loader collects the warnings of one load.
 type loader struct {
 	root     string
 	warnings []Warning
+	// instead is the text of files that is to be taken for what is on the
+	// flash: how a change would be read is found out by reading it.
+	instead map[string]string
 }
 
-func (l *loader) radio(b rtl8196e.Board) Radio { return Radio{Mode: ModeZigbee, Baud: b.Radio.Baud} }
+// radio reads radio.conf. The incumbent finds MODE by looking for a line that
+// begins with MODE=otbr, wherever it is, and every other key by its last line.
+func (l *loader) radio(b rtl8196e.Board) Radio {
+	r := Radio{Mode: ModeZigbee, Baud: b.Radio.Baud}
+	all, _ := l.entries(fileRadio)
+	for i := range all {
+		if all[i].key == "MODE" && strings.HasPrefix(all[i].value, ModeOTBR) {
+			r.Mode = ModeOTBR
+		}
+	}
+	var firmwareBaud bool
+	var legacy entry
+	l.each(fileRadio, all, func(e entry) verdict {
+		switch v := e.value; e.key {
+		case "FIRMWARE":
+			r.Firmware = v
+			return oneOf(v, "ncp", "rcp", "otrcp", "router").using(v)
+		case "FIRMWARE_VERSION":
+			r.FirmwareVersion = v
+		case "BOOTLOADER_VERSION":
+			r.BootloaderVersion = v
+		case "FIRMWARE_BAUD":
+			firmwareBaud = true
+			return r.setBaud(v, b)
+		case "BRIDGE_BAUD":
+			if r.Mode == ModeZigbee {
+				legacy = e
+			}
+		case "OTBR_BAUD":
+			if r.Mode == ModeOTBR {
+				legacy = e
+			}
+		case "FIRMWARE_FLOW_CTRL":
+			if w := oneOf(v, FlowNone, FlowSoftware, FlowHardware); w.problem != "" {
+				return w.using("the kernel's or the board's default")
+			}
+			r.Flow, r.FlowSet = v, true
+			if v == FlowHardware && !b.Radio.HardwareFlow {
+				// Waiting for a CTS that is not wired would be for ever.
+				r.Flow = FlowSoftware
+				return verdict{problem: "RTS and CTS are not wired on this board", used: FlowSoftware}
+			}
+		case "MODE":
+			switch {
+			case v == ModeOTBR || r.Mode == ModeZigbee && v == ModeZigbee:
+			case r.Mode == ModeOTBR:
+				return verdict{problem: "a line MODE=otbr, exact or by its beginning, decides", used: ModeOTBR}
+			default:
+				return verdict{problem: "neither otbr nor zigbee", used: ModeZigbee}
+			}
+		case "BRIDGE_BIND":
+			bind, w := parseBind(v)
+			r.Bind = bind
+			return w
+		default:
+			return verdict{problem: unknown}
+		}
+		return verdict{}
+	})
+	if !firmwareBaud && legacy.key != "" {
+		if v := r.setBaud(legacy.value, b); v.problem != "" {
+			l.warn(Warning{File: fileRadio, Line: legacy.line, Key: legacy.key, Value: legacy.value, Problem: v.problem, Used: v.used})
+		}
+	}
+	return r
+}
+
+// setBaud takes a baud rate, or keeps the default. In OTBR mode only those that
+// the agent knows are taken, as the incumbent does.
+func (r *Radio) setBaud(value string, b rtl8196e.Board) verdict {
+	baud, ok := parseBaud(value)
+	switch known := knownBaud(baud); {
+	case !ok:
+		return verdict{problem: "not a baud rate from 1200 to 4000000", used: strconv.Itoa(b.Radio.Baud)}
+	case !known && r.Mode == ModeOTBR:
+		return verdict{problem: "otbr-agent knows " + knownBauds, used: strconv.Itoa(b.Radio.Baud)}
+	case !known:
+		r.Baud = baud
+		return verdict{problem: "radio firmware is known for " + knownBauds, used: value}
+	}
+	r.Baud = baud
+	return verdict{}
+}
+
+const knownBauds = "115200, 230400, 460800, 691200 and 892857"
+
+func knownBaud(baud int) bool {
+	switch baud {
+	case 115200, 230400, 460800, 691200, 892857:
+		return true
+	}
+	return false
+}
+
+// parseBaud reads a rate within the limits of the incumbent's driver.
+func parseBaud(s string) (int, bool) {
+	return parseInt(s, 1200, 4_000_000)
+}
+
+// parseInt reads a decimal number without a sign.
+func parseInt(s string, low, high int) (int, bool) {
+	v, err := strconv.ParseUint(s, 10, 31)
+	if err != nil || int(v) < low || int(v) > high {
+		return 0, false
+	}
+	return int(v), true
+}
+
+// parseBind reads the address that the bridge listens on. The unspecified ones
+// mean every address of both families: that is what 0.0.0.0 was the default for.
+func parseBind(s string) (string, verdict) {
+	a, err := netip.ParseAddr(s)
+	switch {
+	case err != nil || a.IsMulticast():
+		return "", verdict{problem: "not an address to listen on", used: "every address"}
+	case a.IsUnspecified():
+		return "", verdict{}
+	}
+	return a.String(), verdict{}
+}
+
+// oneOf accepts a value that is one of those.
+func oneOf(v string, all ...string) verdict {
+	for _, a := range all {
+		if v == a {
+			return verdict{}
+		}
+	}
+	n := len(all) - 1
+	return verdict{problem: "neither " + strings.Join(all[:n], ", ") + " nor " + all[n]}
+}
+
+// using says what is used instead, when there is a problem.
+func (v verdict) using(used string) verdict {
+	if v.problem != "" {
+		v.used = used
+	}
+	return v
+}
 
 func (l *loader) network() Network {
-	return Network{Fallback: lastResort(), Hostname: "rtl8196e-gw"}
+	n := Network{Fallback: lastResort(), MAC: l.mac(), Hostname: l.hostname()}
+	if all, there := l.entries(fileEth0); there {
+		// INV 10: a file that gives no address is no reason to stay without one.
+		n.Static, _ = l.static(fileEth0, all, "DHCP")
+	}
+	if all, there := l.entries(fileFallback); there {
+		if s, dns := l.static(fileFallback, all, "192.168.1.254/24"); s != nil {
+			if !dns {
+				s.DNS = n.Fallback.DNS
+			}
+			n.Fallback = *s
+		}
+	}
+	return n
 }
 
+// lastResort is where the box is found when neither DHCP nor eth0.bak gives an
+// address: the incumbent's.
 func lastResort() Static {
 	return Static{
 		Addr:    netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, 1, 254}), 24),
@@ -26,13 +211,421 @@ func lastResort() Static {
 	}
 }
 
-func (l *loader) leds() LEDs { return LEDs{Mode: "bright"} }
+// static reads the keys of eth0.conf. It returns nil when there is no address
+// in them, after saying what is used instead. DNS is the gateway when dns is
+// false. Whether address, mask and gateway fit each other is for the service
+// that sets them to see.
+func (l *loader) static(path string, all []entry, instead string) (s *Static, dns bool) {
+	s = new(Static)
+	var addr netip.Addr
+	bits := 0
+	var badAddr, badMask, badGateway bool
+	l.each(path, all, func(e entry) verdict {
+		switch v := e.value; e.key {
+		case "IPADDR":
+			a, n, ok := parseAddr(v)
+			if !ok {
+				badAddr = true
+				return verdict{problem: "not an IPv4 address", used: instead}
+			}
+			addr = a
+			if bits == 0 {
+				bits = n
+			}
+		case "NETMASK":
+			n, ok := parseMask(v)
+			if !ok {
+				badMask = true
+				return verdict{problem: "not a netmask", used: "255.255.255.0"}
+			}
+			bits = n
+		case "GATEWAY":
+			a, err := netip.ParseAddr(v)
+			if err != nil || !a.Is4() {
+				badGateway = true
+				return verdict{problem: "not an IPv4 address", used: "no default route"}
+			}
+			s.Gateway = a
+		case "DNS":
+			var bad string
+			s.DNS, bad = parseAddrs(v)
+			dns = len(s.DNS) > 0
+			if bad != "" {
+				used := "GATEWAY"
+				if dns {
+					used = "the others"
+				}
+				return verdict{problem: strconv.Quote(bad) + " is not an address", used: used}
+			}
+		case "DOMAIN":
+			if problem := checkDomain(v); problem != "" {
+				return verdict{problem: problem, used: "no search domain"}
+			}
+			s.Domain = v
+		default:
+			return verdict{problem: unknown}
+		}
+		return verdict{}
+	})
+	if !addr.IsValid() {
+		if !badAddr {
+			l.warn(Warning{File: path, Key: "IPADDR", Problem: problemMissing, Used: instead})
+		}
+		return nil, false
+	}
+	if bits == 0 {
+		bits = 24
+		if !badMask {
+			l.warn(Warning{File: path, Key: "NETMASK", Problem: problemMissing, Used: "255.255.255.0"})
+		}
+	}
+	s.Addr = netip.PrefixFrom(addr, bits)
+	if !s.Gateway.IsValid() && !badGateway {
+		l.warn(Warning{File: path, Key: "GATEWAY", Problem: problemMissing, Used: "no default route"})
+	}
+	if !dns && s.Gateway.IsValid() {
+		s.DNS = []netip.Addr{s.Gateway}
+	}
+	return s, dns
+}
+
+// parseAddr reads an IPv4 address, with or without a prefix length; bits is 0
+// without one.
+func parseAddr(s string) (a netip.Addr, bits int, ok bool) {
+	addr, length, slash := strings.Cut(s, "/")
+	a, err := netip.ParseAddr(addr)
+	if err != nil || !a.Is4() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() {
+		return netip.Addr{}, 0, false
+	}
+	if slash {
+		if bits, ok = parseInt(length, 1, 32); !ok {
+			return netip.Addr{}, 0, false
+		}
+	}
+	return a, bits, true
+}
+
+// parseMask reads 255.255.255.0, 24 or /24 as 24.
+func parseMask(s string) (bits int, ok bool) {
+	if n, ok := parseInt(strings.TrimPrefix(s, "/"), 1, 32); ok {
+		return n, true
+	}
+	a, err := netip.ParseAddr(s)
+	if err != nil || !a.Is4() {
+		return 0, false
+	}
+	b := a.As4()
+	v := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+	for v&(1<<31) != 0 {
+		bits++
+		v <<= 1
+	}
+	return bits, v == 0 && bits > 0
+}
+
+// parseAddrs reads addresses between blanks or commas; bad is the first that is
+// none.
+func parseAddrs(s string) (all []netip.Addr, bad string) {
+	for f := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ' ' || r == '\t' || r == ',' }) {
+		a, err := netip.ParseAddr(f)
+		if err != nil || a.IsUnspecified() || a.IsMulticast() {
+			if bad == "" {
+				bad = f
+			}
+			continue
+		}
+		all = append(all, a)
+	}
+	return all, bad
+}
+
+// checkDomain accepts what resolv.conf's search takes: names between blanks.
+func checkDomain(s string) string {
+	for name := range strings.FieldsSeq(s) {
+		if !isName(strings.TrimSuffix(name, "."), 253) {
+			return "not a domain name"
+		}
+	}
+	return ""
+}
+
+// isName tells whether s is made of labels of letters, digits, '-' and '_', of
+// 1 to 63 each (RFC 1123 section 2.1, and the underscore that people use).
+func isName(s string, most int) bool {
+	if len(s) > most {
+		return false
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for i := range len(label) {
+			c := label[i]
+			if c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (l *loader) mac() string {
+	v, line := l.firstLine(fileMAC)
+	if v == "" {
+		return ""
+	}
+	mac, ok := parseMAC(v)
+	if !ok {
+		l.warn(Warning{File: fileMAC, Line: line, Value: v, Problem: "not the MAC address of a host", Used: "a new one"})
+	}
+	return mac
+}
+
+// parseMAC reads six bytes in hex between ':' or '-', and refuses a group's
+// address and zero. It returns them in lower case between ':'.
+func parseMAC(s string) (string, bool) {
+	if len(s) != 17 {
+		return "", false
+	}
+	b := []byte(strings.ToLower(s))
+	var bits byte
+	for i, c := range b {
+		switch {
+		case i%3 == 2:
+			if c != ':' && c != '-' {
+				return "", false
+			}
+			b[i] = ':'
+			continue
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c && c <= 'f':
+			c -= 'a' - 10
+		default:
+			return "", false
+		}
+		bits |= c
+		if i == 1 && c&1 != 0 {
+			return "", false
+		}
+	}
+	if bits == 0 {
+		return "", false
+	}
+	return string(b), true
+}
+
+func (l *loader) hostname() string {
+	v, line := l.firstLine(fileHostname)
+	if v == "" {
+		return defaultHostname
+	}
+	if problem := checkHostname(v); problem != "" {
+		l.warn(Warning{File: fileHostname, Line: line, Value: v, Problem: problem, Used: defaultHostname})
+		return defaultHostname
+	}
+	return v
+}
+
+func checkHostname(s string) string {
+	if !isName(s, 63) {
+		return "not a host name of letters, digits and '-'"
+	}
+	return ""
+}
+
+func (l *loader) tz() string {
+	v, line := l.firstLine(fileTZ)
+	if v == "" {
+		return defaultTZ
+	}
+	if problem := checkTZ(v); problem != "" {
+		l.warn(Warning{File: fileTZ, Line: line, Value: v, Problem: problem, Used: defaultTZ})
+		return defaultTZ
+	}
+	return v
+}
+
+func (l *loader) leds() LEDs {
+	leds := LEDs{Mode: "bright"}
+	all, _ := l.entries(fileLEDs)
+	l.each(fileLEDs, all, func(e entry) verdict {
+		if e.key != "MODE" {
+			return verdict{problem: unknown}
+		}
+		v := oneOf(e.value, "off", "dim", "bright").using(leds.Mode)
+		if v.problem == "" {
+			leds.Mode = e.value
+		}
+		return v
+	})
+	return leds
+}
 
 func (l *loader) netwatch() Netwatch {
-	return Netwatch{FailMinutes: 15, PollSeconds: 30, MaxReboots: 3, WindowHours: 24}
+	n := Netwatch{FailMinutes: 15, PollSeconds: 30, MaxReboots: 3, WindowHours: 24}
+	all, _ := l.entries(fileNetwatch)
+	l.each(fileNetwatch, all, func(e entry) verdict {
+		switch v := e.value; e.key {
+		case "ENABLED":
+			return setBool(&n.Enabled, v)
+		case "DRY_RUN":
+			return setBool(&n.DryRun, v)
+		case "FAIL_MIN":
+			return setInt(&n.FailMinutes, v, 1, 1440)
+		case "POLL_SEC":
+			return setInt(&n.PollSeconds, v, 5, 3600)
+		case "MAX_REBOOT":
+			return setInt(&n.MaxReboots, v, 0, 100)
+		case "WINDOW_H":
+			return setInt(&n.WindowHours, v, 1, 720)
+		case "TARGETS":
+			const most = 8
+			targets, bad := parseAddrs(v)
+			n.Targets = targets[:min(len(targets), most)]
+			used := "the others"
+			if len(targets) == 0 {
+				used = "the default gateway"
+			}
+			switch {
+			case bad != "":
+				return verdict{problem: strconv.Quote(bad) + " is not an address", used: used}
+			case len(targets) > most:
+				return verdict{problem: "more than 8 addresses", used: "the first 8"}
+			}
+		default:
+			return verdict{problem: unknown}
+		}
+		return verdict{}
+	})
+	return n
 }
-func (l *loader) ntp() NTP         { return NTP{Servers: []string{"pool.ntp.org"}} }
-func (l *loader) gateway() Gateway { return Gateway{LogKiB: 64} }
-func (l *loader) tz() string       { return "UTC0" }
-func (l *loader) passwd() []User   { return nil }
-func (l *loader) thread() bool     { return false }
+
+func (l *loader) gateway() Gateway {
+	g := Gateway{LogKiB: 64}
+	all, _ := l.entries(fileGateway)
+	l.each(fileGateway, all, func(e entry) verdict {
+		switch e.key {
+		case "GW_LOG_KIB":
+			return setInt(&g.LogKiB, e.value, minLogKiB, maxLogKiB)
+		}
+		return verdict{problem: unknown}
+	})
+	return g
+}
+
+// Limits of GW_LOG_KIB: a boot's lines at least, and what 25 MiB can spare.
+const (
+	minLogKiB = 16
+	maxLogKiB = 1024
+)
+
+func setBool(to *bool, v string) verdict {
+	switch v {
+	case "1", "yes", "true", "on":
+		*to = true
+	case "0", "no", "false", "off":
+		*to = false
+	default:
+		used := "0"
+		if *to {
+			used = "1"
+		}
+		return verdict{problem: "neither 0 nor 1", used: used}
+	}
+	return verdict{}
+}
+
+func setInt(to *int, v string, low, high int) verdict {
+	n, ok := parseInt(v, low, high)
+	if !ok {
+		return verdict{
+			problem: "not a number from " + strconv.Itoa(low) + " to " + strconv.Itoa(high),
+			used:    strconv.Itoa(*to),
+		}
+	}
+	*to = n
+	return verdict{}
+}
+
+// ntp reads the lines `server NAME` of ntp.conf, as the incumbent's ntpd does;
+// options behind the name are allowed and not used.
+func (l *loader) ntp() NTP {
+	var n NTP
+	text, _ := l.read(fileNTP)
+	line := 0
+	for s := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
+		line++
+		s, _, _ = strings.Cut(s, "#")
+		f := strings.Fields(s)
+		switch {
+		case len(f) == 0:
+		case f[0] != "server" && f[0] != "pool":
+			l.warn(Warning{File: fileNTP, Line: line, Value: strings.TrimSpace(s), Problem: "not a line `server NAME`"})
+		case len(f) < 2 || !isServer(f[1]):
+			l.warn(Warning{File: fileNTP, Line: line, Key: keyServer, Value: strings.Join(f[1:], " "), Problem: "names no server"})
+		case len(n.Servers) == maxServers:
+			l.warn(Warning{File: fileNTP, Line: line, Key: keyServer, Value: f[1], Problem: "more than 8 servers", Used: "the first 8"})
+			return n
+		default:
+			n.Servers = append(n.Servers, f[1])
+		}
+	}
+	if len(n.Servers) == 0 {
+		n.Servers = defaultServers()
+	}
+	return n
+}
+
+const maxServers = 8
+
+// defaultServers are the public pool's, which the incumbent gives as its
+// example.
+func defaultServers() []string { return []string{"0.pool.ntp.org", "1.pool.ntp.org"} }
+
+func isServer(s string) bool {
+	if isName(strings.TrimSuffix(s, "."), 253) {
+		return true
+	}
+	_, err := netip.ParseAddr(s)
+	return err == nil
+}
+
+// passwd reads name:hash:uid:gid:comment:home:shell lines.
+func (l *loader) passwd() []User {
+	var users []User
+	text, _ := l.read(filePasswd)
+	line := 0
+	for s := range strings.Lines(text) {
+		line++
+		s = strings.TrimRight(s, "\r\n")
+		if strings.Trim(s, " \t") == "" || s[0] == '#' {
+			continue
+		}
+		f := strings.Split(s, ":")
+		if len(f) != 7 || f[0] == "" || strings.IndexByte(s, 0) >= 0 {
+			// The value is not shown: it may hold a hash.
+			l.warn(Warning{File: filePasswd, Line: line, Problem: "not a line of seven fields"})
+			continue
+		}
+		uid, ok := parseInt(f[2], 0, 1<<30)
+		gid, ok2 := parseInt(f[3], 0, 1<<30)
+		if !ok || !ok2 {
+			l.warn(Warning{File: filePasswd, Line: line, Key: f[0], Problem: "user or group is not a number"})
+			continue
+		}
+		users = append(users, User{Name: f[0], Hash: f[1], UID: uid, GID: gid, Home: f[5], Shell: f[6]})
+	}
+	return users
+}
+
+// thread tells whether a Thread network is stored.
+func (l *loader) thread() bool {
+	d, err := os.Open(filepath.Join(rooted(l.root), dirThread))
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(1)
+	return len(names) > 0
+}
