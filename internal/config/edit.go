@@ -1,0 +1,390 @@
+package config
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"gwinit/board/rtl8196e"
+	"gwinit/internal/atomicfile"
+)
+
+// Errors that Get, Set and Unset return inside an *Error.
+var (
+	ErrUnknown    = errors.New("no such setting; `gwctl config list` names them")
+	ErrAmbiguous  = errors.New("several files have that key; say which")
+	ErrValue      = errors.New("not taken")
+	ErrIncomplete = errors.New("IPADDR, NETMASK and GATEWAY belong together: set them in one command, or unset eth0 (then DHCP) or fallback as a whole")
+	ErrNoUserdata = errors.New("there is nowhere to keep it; what became of /userdata is in `gwctl status`")
+)
+
+// Error is why a setting was not read or changed.
+type Error struct {
+	Name   string // the setting, as it was asked for
+	Err    error  // one of the errors above, or what the file system said
+	Detail string // more about it, or ""
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	s := e.Name + ": " + e.Err.Error()
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	return s
+}
+
+// Unwrap gives Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Item is a setting with its value.
+type Item struct {
+	Setting
+	Value string // in effect; "" when there is none
+	Set   bool   // the file has a value for it, good or bad
+}
+
+// List returns every setting with its value, and the warnings of a load.
+func List(root string, b rtl8196e.Board) ([]Item, []Warning) {
+	c, warnings := Load(root, b)
+	var items []Item
+	quiet := loader{root: root}
+	for _, s := range Settings() {
+		items = append(items, Item{Setting: s, Value: s.value(c, b), Set: quiet.has(s)})
+	}
+	return items, warnings
+}
+
+// Get returns one setting with its value.
+func Get(root string, b rtl8196e.Board, name string) (Item, error) {
+	s, err := find(name)
+	if err != nil {
+		return Item{}, err
+	}
+	c, _ := Load(root, b)
+	quiet := loader{root: root}
+	return Item{Setting: s, Value: s.value(c, b), Set: quiet.has(s)}, nil
+}
+
+// has tells whether the file of s says something about it.
+func (l *loader) has(s Setting) bool {
+	text, _ := l.read(s.File)
+	if s.Key == "" {
+		v, _ := l.firstLine(s.File)
+		return v != ""
+	}
+	for line := range strings.Lines(text) {
+		if isLineOf(s, line) {
+			return true
+		}
+	}
+	return false
+}
+
+// Assignment is a setting and what it is to be.
+type Assignment struct{ Name, Value string }
+
+// Change is what Set or Unset did.
+type Change struct {
+	Settings []Setting // changed
+	Restart  []string  // services that have to restart to use it
+	NextBoot bool      // something is only used from the next boot on
+	Warnings []Warning // about values that are used, with a doubt
+}
+
+// Set changes settings: all of one file at once, or none when one of them is
+// refused. A file is replaced as a whole, with its comments and order kept. It
+// blocks on flash.
+func Set(root string, b rtl8196e.Board, all []Assignment) (Change, error) {
+	var edits []edit
+	for _, a := range all {
+		s, err := find(a.Name)
+		if err != nil {
+			return Change{}, err
+		}
+		value := strings.Trim(a.Value, " \t")
+		if err := writable(s, value); err != nil {
+			return Change{}, err
+		}
+		edits = append(edits, edit{Setting: s, value: value})
+	}
+	return apply(root, b, edits)
+}
+
+// Unset takes settings out of their files, so that the default holds. The name
+// eth0 takes the whole of eth0.conf away: DHCP; fallback that of eth0.bak.
+func Unset(root string, b rtl8196e.Board, names []string) (Change, error) {
+	var edits []edit
+	for _, n := range names {
+		if file := map[string]string{"eth0": fileEth0, "fallback": fileFallback}[n]; file != "" {
+			edits = append(edits, edit{Setting: Setting{Name: n, File: file, Restart: []string{serviceCore}}, unset: true})
+			continue
+		}
+		s, err := find(n)
+		if err != nil {
+			return Change{}, err
+		}
+		edits = append(edits, edit{Setting: s, unset: true})
+	}
+	return apply(root, b, edits)
+}
+
+type edit struct {
+	Setting
+	value string
+	unset bool
+}
+
+// writable refuses what a line of the file cannot hold: no shell is to make
+// more of it than is there, when the incumbent's reads it.
+func writable(s Setting, value string) error {
+	bad := ""
+	switch {
+	case value == "":
+		bad = "an empty value; use unset"
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) || strings.ContainsAny(value, "\"\\$`"):
+		bad = "holds a character that the file cannot"
+	case s.File == fileRadio && needsQuotes(value):
+		bad = "holds a blank or a sign of the shell"
+	}
+	if bad != "" {
+		return &Error{Name: s.Name, Err: ErrValue, Detail: bad}
+	}
+	return nil
+}
+
+// needsQuotes tells whether a shell would make something else of the value.
+func needsQuotes(value string) bool {
+	return strings.ContainsAny(value, " \t'#;&|<>()*?[]!~{}")
+}
+
+// apply changes files one after the other, each once.
+func apply(root string, b rtl8196e.Board, edits []edit) (Change, error) {
+	var change Change
+	var files []string
+	for _, e := range edits {
+		if !slices.Contains(files, e.File) {
+			files = append(files, e.File)
+		}
+	}
+	// Every file is tried before the first is written.
+	for _, dry := range []bool{true, false} {
+		for _, file := range files {
+			var mine []edit
+			for _, e := range edits {
+				if e.File == file {
+					mine = append(mine, e)
+				}
+			}
+			warnings, err := applyFile(root, b, file, mine, dry)
+			if err != nil {
+				return change, err
+			}
+			if dry {
+				continue
+			}
+			change.Warnings = append(change.Warnings, warnings...)
+			for _, e := range mine {
+				change.Settings = append(change.Settings, e.Setting)
+				if len(e.Restart) == 0 && e.File == fileGateway {
+					change.NextBoot = true
+				}
+				for _, s := range e.Restart {
+					if !slices.Contains(change.Restart, s) {
+						change.Restart = append(change.Restart, s)
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(change.Restart)
+	return change, nil
+}
+
+// applyFile changes one file, or only finds out whether it may.
+func applyFile(root string, b rtl8196e.Board, file string, edits []edit, dry bool) ([]Warning, error) {
+	path := filepath.Join(rooted(root), file)
+	name := edits[0].Name
+	if len(edits) == 1 && edits[0].unset && edits[0].Key == "" {
+		if dry {
+			return nil, nil
+		}
+		return nil, wrap(name, atomicfile.Remove(path))
+	}
+	var warnings []Warning
+	change := func(old []byte, _ bool) ([]byte, error) {
+		if len(old) > maxFile {
+			return nil, &Error{Name: name, Err: errors.New("the file is longer than 64 KiB; mend it by hand"), Detail: file}
+		}
+		text := string(old)
+		for _, e := range edits {
+			text = e.in(text)
+		}
+		var err error
+		warnings, err = judge(root, b, file, text, edits)
+		return []byte(text), err
+	}
+	if dry {
+		old, err := readBounded(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, wrap(name, err)
+		}
+		_, err = change(old, err == nil)
+		return nil, err
+	}
+	if err := makeDir(filepath.Dir(path)); err != nil {
+		return nil, wrap(name, err)
+	}
+	return warnings, wrap(name, atomicfile.Update(path, 0o644, change))
+}
+
+// readBounded reads one byte more than a settings file may have, at most.
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
+}
+
+// judge reads the text as a load will, and refuses a value that would not be
+// used as it stands.
+func judge(root string, b rtl8196e.Board, file, text string, edits []edit) ([]Warning, error) {
+	l := loader{root: root, instead: map[string]string{file: text}}
+	l.all(b)
+	var doubts []Warning
+	for _, w := range l.warnings {
+		if w.File != file {
+			continue
+		}
+		if w.Problem == problemMissing {
+			return nil, &Error{Name: edits[0].Name, Err: ErrIncomplete, Detail: w.Key + " is missing"}
+		}
+		for _, e := range edits {
+			switch {
+			case e.unset || e.Key != w.Key:
+			case w.Used == e.value:
+				doubts = append(doubts, w)
+			default:
+				return nil, &Error{Name: e.Name, Err: ErrValue, Detail: w.Problem}
+			}
+		}
+	}
+	return doubts, nil
+}
+
+// in returns text with the edit made: the last line that says something about
+// the setting is replaced where it stands, others of it go, a new one is added
+// at the end.
+func (e edit) in(text string) string {
+	if e.Key == "" {
+		return e.value + "\n"
+	}
+	var lines []string
+	last := -1
+	for line := range strings.Lines(text) {
+		if !isLineOf(e.Setting, line) {
+			lines = append(lines, line)
+			continue
+		}
+		if last >= 0 {
+			lines = slices.Delete(lines, last, last+1)
+		}
+		last = len(lines)
+		lines = append(lines, line)
+	}
+	var with []string
+	if !e.unset {
+		comment := ""
+		if last >= 0 {
+			comment = commentOf(e.Setting, lines[last])
+		}
+		with = e.lines(comment)
+	}
+	if last >= 0 {
+		lines = slices.Replace(lines, last, last+1, with...)
+		return strings.Join(lines, "")
+	}
+	if n := len(lines); n > 0 && !strings.HasSuffix(lines[n-1], "\n") && len(with) > 0 {
+		lines[n-1] += "\n"
+	}
+	return strings.Join(append(lines, with...), "")
+}
+
+// lines is how the value is written.
+func (e edit) lines(comment string) []string {
+	if comment != "" {
+		comment = " " + comment
+	}
+	if e.Key == keyServer {
+		var all []string
+		for f := range strings.FieldsSeq(e.value) {
+			all = append(all, "server "+f+comment+"\n")
+			comment = ""
+		}
+		return all
+	}
+	value := e.value
+	if needsQuotes(value) {
+		value = `"` + value + `"`
+	}
+	return []string{e.Key + "=" + value + comment + "\n"}
+}
+
+// isLineOf tells whether the line sets s.
+func isLineOf(s Setting, line string) bool {
+	if s.Key == keyServer {
+		f := strings.Fields(line)
+		return len(f) > 0 && (f[0] == "server" || f[0] == "pool")
+	}
+	e, ok := parseLine(strings.TrimPrefix(strings.TrimRight(line, "\r\n"), "\ufeff"))
+	return ok && e.key == s.Key
+}
+
+// commentOf is the comment at the end of a line.
+func commentOf(s Setting, line string) string {
+	line = strings.TrimRight(line, "\r\n")
+	if s.Key == keyServer {
+		if i := strings.IndexByte(line, '#'); i >= 0 {
+			return line[i:]
+		}
+		return ""
+	}
+	e, _ := parseLine(line)
+	return e.comment
+}
+
+// makeDir makes the settings' folder where only the partition is there.
+func makeDir(path string) error {
+	err := os.Mkdir(path, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// wrap says in words what a box without /userdata says by an error number.
+func wrap(name string, err error) error {
+	var already *Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &already):
+		return already
+	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrNotExist):
+		return &Error{Name: name, Err: ErrNoUserdata}
+	}
+	return &Error{Name: name, Err: err}
+}
+
+// Check returns the warnings of a load.
+func Check(root string, b rtl8196e.Board) []Warning {
+	_, warnings := Load(root, b)
+	return warnings
+}
