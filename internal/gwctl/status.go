@@ -3,7 +3,6 @@ package gwctl
 import (
 	"bytes"
 	"fmt"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -302,7 +301,7 @@ func connectTo(st api.Status) string {
 	if st.Network != nil {
 		for _, a := range st.Network.Addresses {
 			a, _, _ = strings.Cut(a, "/")
-			if ip, err := netip.ParseAddr(a); err == nil && ip.Is4() {
+			if !strings.Contains(a, ":") { // IPv4, which every client takes
 				host = a
 				break
 			}
