@@ -1,0 +1,56 @@
+// Package supervisor keeps the services of the box running. It is the heart of
+// PID 1: it never blocks on a service, and no service can end it (INV 1).
+//
+// # States
+//
+//	waiting   wanted; a dependency is not there yet
+//	starting  the process runs and has not said READY=1; a oneshot stays here until it ends
+//	running   ready
+//	backoff   it ended, and will be started again by itself
+//	stopping  asked to end, or it said STOPPING=1
+//	stopped   not wanted
+//	failed    it is not started again until told so; its last words are kept
+//	done      a oneshot that ended with status 0
+//
+// # Dependencies
+//
+// Needs names services that must be running or done. After names services that
+// must have had their chance: running, done, or ended in some other way once,
+// or held up by a dependency of their own that has had its chance. Both are looked
+// at before each start, also before a restart; they are not looked at again
+// while the service runs. So a service that ends takes nobody down, and one
+// that is stopped holds up those that need it only when these are started next.
+// Whatever has what it depends on is started at once, thus in parallel.
+//
+// # Restart
+//
+// A service that ends unasked, with whatever status, is started again after
+// 1 s; the delay doubles up to 60 s, and is 1 s again after 5 minutes of being ready.
+// Five ends in a row, each within 10 s of its start, or status 125 once, are
+// "failed". An essential service never is: it is tried every 60 s for ever. The
+// console (TTY) has its delay and count reset by any session of 2 s, since
+// logging out is no fault. A oneshot that ends with another status than 0 is
+// tried again by the same rules. Start, Restart and Stop clear delay and count.
+//
+// A service that is not ready, or a oneshot that is not done, within
+// ReadyTimeout is killed, and so is one that misses its Watchdog (with SIGQUIT
+// first, for the stacks); both count as ends.
+//
+// # Stop
+//
+// SIGTERM to the process group (SIGHUP as well for the console), and SIGKILL to
+// the group after StopTimeout. Package reaper kills what is left of the group
+// when the leader ends. StopAll does that to every service as soon as nobody
+// who depends on it runs any more.
+//
+// # Descriptors
+//
+// What a service stores stays in PID 1 through ends, Stop and failure, until the
+// service removes it: a listening socket refuses nobody meanwhile.
+//
+// # Goroutines
+//
+// The state machine has none: it is a mutex, entered by the reaper, the reading
+// loop, timers and callers. One loop (epoll) reads the log pipes and the
+// notification sockets of all services. See loop.go for what that saves.
+package supervisor

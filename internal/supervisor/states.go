@@ -1,0 +1,375 @@
+package supervisor
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gwinit/internal/notify"
+	"gwinit/internal/reaper"
+)
+
+// Everything in this file is called with Supervisor.mu held.
+
+// set puts a service into a state, and says why in the log unless why is empty.
+func (s *Supervisor) set(sv *service, state, why string) {
+	if sv.timer != nil {
+		sv.timer.Stop()
+		sv.timer = nil
+	}
+	sv.state, sv.since = state, time.Now()
+	switch state {
+	case Running, Done, Failed, Stopped, Backoff:
+		sv.settled = true
+	}
+	if why != "" {
+		s.o.Ring.Append(LogName, sv.Name+": "+state+": "+why)
+	}
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// after runs f after d, unless the service has left its present state by then.
+func (s *Supervisor) after(sv *service, d time.Duration, f func()) {
+	var timer *time.Timer
+	timer = time.AfterFunc(d, func() {
+		s.locked(func() {
+			if sv.timer == timer {
+				sv.timer = nil
+				f()
+			}
+		})
+	})
+	if sv.timer != nil {
+		sv.timer.Stop()
+	}
+	sv.timer = timer
+}
+
+// start is what Start asks for.
+func (s *Supervisor) start(sv *service) error {
+	if s.closing {
+		return fmt.Errorf("start %s: %w", sv.Name, ErrShuttingDown)
+	}
+	sv.want, sv.history = true, history{}
+	switch sv.state {
+	case Stopped, Failed, Backoff, Done:
+		s.set(sv, Waiting, "asked to start")
+		s.settle()
+	case Stopping:
+		sv.again = true
+	}
+	return nil
+}
+
+// stop is what Stop asks for.
+func (s *Supervisor) stop(sv *service) error {
+	sv.want, sv.again, sv.history = false, false, history{}
+	switch sv.state {
+	case Waiting, Backoff, Failed:
+		s.set(sv, Stopped, "asked to stop")
+		s.settle()
+	case Starting, Running:
+		s.terminate(sv, "asked to stop")
+	}
+	return nil
+}
+
+// settle starts every waiting service that has what it depends on.
+func (s *Supervisor) settle() {
+	for progress := true; progress; {
+		progress = false
+		for _, sv := range s.services {
+			if sv.state != Waiting || s.closing {
+				continue
+			}
+			blocked, held := false, false
+			for _, name := range sv.Needs {
+				if d := s.find(name); d.state != Running && d.state != Done {
+					blocked, held = true, held || d.settled
+				}
+			}
+			for _, name := range sv.After {
+				blocked = blocked || !s.find(name).settled
+			}
+			switch {
+			case !blocked:
+				s.launch(sv)
+				progress = true
+			case held && !sv.settled:
+				sv.settled, progress = true, true
+			}
+		}
+	}
+}
+
+// launch starts the process.
+func (s *Supervisor) launch(sv *service) {
+	sv.gen++
+	gen := sv.gen
+	sv.reason, sv.status = "", ""
+	sv.firstLine, sv.startedAt, sv.readyAt = s.o.Ring.Seq(), time.Now(), time.Time{}
+	sv.calls = make(map[uint32]chan answer)
+	p, err := s.o.Launcher.Start(&sv.Spec, sv.stored, Events{
+		Message: func(m notify.Message, fds []int) {
+			taken := false
+			s.locked(func() {
+				if sv.gen == gen && sv.process != nil {
+					taken = s.message(sv, m, fds)
+				}
+			})
+			if !taken {
+				notify.CloseAll(fds)
+			}
+		},
+		Exit: func(e reaper.Exit) {
+			s.locked(func() {
+				if sv.gen == gen {
+					s.exited(sv, e)
+				}
+			})
+		},
+	})
+	if err != nil {
+		sv.lastExit = "cannot start: " + err.Error()
+		s.ended(sv, end{code: -1})
+		return
+	}
+	sv.process = p
+	why := fmt.Sprintf("process %d", p.PID())
+	if sv.NoNotify && !sv.Oneshot {
+		sv.readyAt = sv.startedAt
+		s.set(sv, Running, why)
+		return
+	}
+	s.set(sv, Starting, why)
+	if sv.ReadyTimeout > 0 {
+		s.after(sv, sv.ReadyTimeout, func() { s.abort(sv, "not ready within "+sv.ReadyTimeout.String()) })
+	}
+}
+
+// message deals with what the service sent, and reports whether it took the
+// descriptors over.
+func (s *Supervisor) message(sv *service, m notify.Message, fds []int) (taken bool) {
+	if m.Answer {
+		if reply, ok := sv.calls[m.ID]; ok {
+			delete(sv.calls, m.ID)
+			if m.Failed {
+				reply <- answer{err: &CallError{Text: string(m.Body)}}
+			} else {
+				reply <- answer{body: bytes.Clone(m.Body)}
+			}
+		}
+		return false
+	}
+	if m.HasStatus {
+		sv.status = m.Status
+	}
+	if m.Store {
+		taken = s.store(sv, m.FDName, fds)
+	}
+	if m.Remove {
+		s.remove(sv, m.FDName)
+	}
+	if m.Ready && sv.state == Starting && !sv.Oneshot {
+		sv.readyAt = time.Now()
+		why := "ready after " + round(sv.readyAt.Sub(sv.startedAt)).String()
+		if sv.status != "" {
+			why += ": " + sv.status
+		}
+		s.set(sv, Running, why)
+		if sv.Watchdog > 0 {
+			gen := sv.gen
+			sv.watchdog = time.AfterFunc(sv.Watchdog, func() {
+				s.locked(func() {
+					if sv.gen == gen && sv.state == Running {
+						s.abort(sv, "no sign of life for "+sv.Watchdog.String())
+					}
+				})
+			})
+		}
+		s.settle()
+	}
+	if m.Watchdog && sv.watchdog != nil {
+		sv.watchdog.Reset(sv.Watchdog)
+	}
+	if m.Stopping && (sv.state == Starting || sv.state == Running) {
+		s.set(sv, Stopping, "it ends by itself")
+		s.after(sv, sv.StopTimeout, func() { s.kill(sv, "still there after "+sv.StopTimeout.String()) })
+	}
+	return taken
+}
+
+// store keeps a descriptor for the next process.
+func (s *Supervisor) store(sv *service, name string, fds []int) bool {
+	i := slices.IndexFunc(sv.stored, func(f notify.Stored) bool { return f.Name == name })
+	switch {
+	case len(fds) != 1:
+		s.o.Ring.Append(LogName, fmt.Sprintf("%s: stores %s with %d descriptors instead of one", sv.Name, name, len(fds)))
+		return false
+	case i >= 0:
+		unix.Close(sv.stored[i].FD)
+		sv.stored[i].FD = fds[0]
+	case len(sv.stored) >= notify.MaxStored:
+		s.o.Ring.Append(LogName, fmt.Sprintf("%s: cannot store %s, it has %d descriptors here", sv.Name, name, len(sv.stored)))
+		return false
+	default:
+		sv.stored = append(sv.stored, notify.Stored{Name: name, FD: fds[0]})
+	}
+	return true
+}
+
+func (s *Supervisor) remove(sv *service, name string) {
+	sv.stored = slices.DeleteFunc(sv.stored, func(f notify.Stored) bool {
+		if f.Name == name {
+			unix.Close(f.FD)
+		}
+		return f.Name == name
+	})
+}
+
+// terminate asks the process to end, and sees to it.
+func (s *Supervisor) terminate(sv *service, why string) {
+	s.set(sv, Stopping, why)
+	s.signal(sv, syscall.SIGTERM)
+	if sv.TTY != "" {
+		s.signal(sv, syscall.SIGHUP) // interactive shells ignore SIGTERM
+	}
+	s.after(sv, sv.StopTimeout, func() { s.kill(sv, "still there after "+sv.StopTimeout.String()) })
+}
+
+// abort ends a process that does not do its job, with the chance to say where
+// it hangs: a Go program writes its stacks on SIGQUIT.
+func (s *Supervisor) abort(sv *service, why string) {
+	sv.reason = why
+	s.set(sv, Stopping, why)
+	s.signal(sv, syscall.SIGQUIT)
+	s.after(sv, quitGrace, func() { s.kill(sv, why) })
+}
+
+// kill ends the process at once.
+func (s *Supervisor) kill(sv *service, why string) {
+	sv.reason = why
+	s.set(sv, Stopping, "killed: "+why)
+	s.signal(sv, syscall.SIGKILL)
+}
+
+// signal sends to the group. An error is that it has ended already, which the
+// reaper is about to tell.
+func (s *Supervisor) signal(sv *service, sig syscall.Signal) { _ = sv.process.Signal(sig) }
+
+// exited deals with the end of the process.
+func (s *Supervisor) exited(sv *service, e reaper.Exit) {
+	now := time.Now()
+	this := end{ran: now.Sub(sv.startedAt), code: code(e.Status)}
+	if !sv.readyAt.IsZero() {
+		this.ready = now.Sub(sv.readyAt)
+	}
+	sv.lastExit = describe(e.Status) + " after " + round(this.ran).String()
+	if sv.reason != "" {
+		sv.lastExit += " (" + sv.reason + ")"
+	}
+	if words := s.lastWords(sv); words != "" {
+		sv.lastExit += ": " + words
+	}
+	sv.process = nil
+	if sv.watchdog != nil {
+		sv.watchdog.Stop()
+		sv.watchdog = nil
+	}
+	for id, reply := range sv.calls {
+		delete(sv.calls, id)
+		reply <- answer{err: fmt.Errorf("%s %w: it ended before it answered", sv.Name, ErrNotRunning)}
+	}
+	s.ended(sv, this)
+}
+
+// ended decides what comes after an end, or a start that failed.
+func (s *Supervisor) ended(sv *service, e end) {
+	again := sv.again
+	sv.again = false
+	switch {
+	case s.closing || !sv.want:
+		s.set(sv, Stopped, sv.lastExit)
+	case again:
+		s.set(sv, Waiting, sv.lastExit)
+	default:
+		switch v := sv.history.next(&sv.Spec, e); {
+		case v.done:
+			s.set(sv, Done, sv.lastExit)
+		case v.failed != "":
+			s.set(sv, Failed, v.failed+"; "+sv.lastExit)
+		default:
+			s.set(sv, Backoff, sv.lastExit+"; next start in "+v.delay.String())
+			s.after(sv, v.delay, func() {
+				sv.restarts++
+				s.set(sv, Waiting, "")
+				s.settle()
+			})
+		}
+	}
+	if s.closing {
+		s.sweep()
+		return
+	}
+	s.settle()
+}
+
+// sweep ends the services on which none that runs depends.
+func (s *Supervisor) sweep() {
+	for _, sv := range s.services {
+		if sv.process == nil || sv.state == Stopping {
+			continue
+		}
+		if !slices.ContainsFunc(s.services, func(other *service) bool {
+			return other.process != nil && (slices.Contains(other.Needs, sv.Name) || slices.Contains(other.After, sv.Name))
+		}) {
+			s.terminate(sv, "shutdown")
+		}
+	}
+}
+
+// lastWords returns the line that tells most of the end of the process.
+func (s *Supervisor) lastWords(sv *service) string {
+	last := ""
+	lines := s.o.Ring.Last(sv.Name, 0)
+	for _, l := range slices.Backward(lines) {
+		if l.Seq <= sv.firstLine {
+			break
+		}
+		if last == "" {
+			last = l.Text
+		}
+		if strings.HasPrefix(l.Text, "panic: ") || strings.HasPrefix(l.Text, "fatal error: ") {
+			last = l.Text // not the last line of the stacks behind it
+			break
+		}
+	}
+	if len(last) > notify.MaxStatus {
+		last = strings.ToValidUTF8(last[:notify.MaxStatus], "")
+	}
+	return last
+}
+
+// describe names the way in which a process ended.
+func describe(w syscall.WaitStatus) string {
+	if w.Signaled() {
+		return fmt.Sprintf("signal %d (%v)", int(w.Signal()), w.Signal())
+	}
+	return fmt.Sprintf("exit status %d", w.ExitStatus())
+}
+
+// round makes a duration readable.
+func round(d time.Duration) time.Duration {
+	if d < 10*time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(time.Second)
+}
