@@ -34,8 +34,8 @@ const (
 // Clock returns CLOCK_MONOTONIC in ns and the wall clock in Unix ns.
 type Clock func() (mono, wall int64)
 
-// wallKnown is 2024-01-01: there is no RTC, so an earlier time is none.
-const wallKnown = 1_704_067_200_000_000_000
+// WallKnown is 2024-01-01 in Unix ns: there is no RTC, so an earlier time is none.
+const WallKnown = 1_704_067_200_000_000_000
 
 // System is the Clock of the box.
 func System() (mono, wall int64) {
@@ -65,6 +65,19 @@ func New(bytes int, clock Clock) *Ring {
 		bytes = DefaultBytes
 	}
 	return &Ring{clock: clock, next: 1, all: slab{buf: make([]byte, bytes), limit: bytes}}
+}
+
+// Resize changes the size of the ring, with New's bounds. The newest lines that
+// fit stay, and followers keep their place.
+func (r *Ring) Resize(bytes int) {
+	if bytes < 4<<10 {
+		bytes = DefaultBytes
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if bytes != r.all.limit {
+		r.all.resize(bytes)
+	}
 }
 
 // Append adds the lines of text. It does not block and makes no copy but the
@@ -108,7 +121,7 @@ func (r *Ring) put(service string, text []byte, lost int) {
 		return
 	}
 	mono, wall := r.clock()
-	if wall < wallKnown {
+	if wall < WallKnown {
 		wall = 0
 	}
 	r.mu.Lock()

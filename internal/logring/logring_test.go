@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -97,7 +98,7 @@ func TestTimes(t *testing.T) {
 		t.Errorf("late: %+v", lines[1])
 	}
 	mono, now := System()
-	if mono <= 0 || now < wallKnown {
+	if mono <= 0 || now < WallKnown {
 		t.Errorf("System: %d, %d", mono, now)
 	}
 }
@@ -322,4 +323,41 @@ func FuzzWriter(f *testing.F) {
 			t.Errorf("whole:\n%q\nin pieces:\n%q", a, b)
 		}
 	})
+}
+
+func TestResize(t *testing.T) {
+	t.Parallel()
+	r := New(4<<10, func() (int64, int64) { return 1, 0 })
+	line := func(i int) string { return fmt.Sprintf("line %03d of a log that is long enough to wrap", i) }
+	for i := range 200 {
+		r.Append("a", line(i))
+	}
+	f := r.Follow("", r.Seq()-1) // the newest line is the next to be read
+	before := r.Last("", 0)
+	for _, step := range []struct {
+		name  string
+		bytes int
+		keep  int // newest lines that must be the same; -1: all
+	}{{"larger", 16 << 10, -1}, {"smaller", 8 << 10, -1}, {"smaller than what is held", 4 << 10, 10}} {
+		r.Resize(step.bytes)
+		after := r.Last("", 0)
+		want := before
+		if step.keep >= 0 {
+			want = before[len(before)-step.keep:]
+			after = after[len(after)-step.keep:]
+		}
+		if !slices.Equal(after, want) {
+			t.Fatalf("%s: %d lines, want the %d from before", step.name, len(after), len(want))
+		}
+	}
+	lines, missed, err := f.Next(t.Context())
+	if err != nil || missed != 0 || len(lines) != 1 || lines[0].Text != line(199) {
+		t.Fatalf("the follower lost its place: %v, %d missed, %v", lines, missed, err)
+	}
+	for i := range 500 {
+		r.Append("a", line(i))
+	}
+	if got := r.Last("", 1)[0].Text; got != line(499) {
+		t.Errorf("after the resize the newest line is %q", got)
+	}
 }

@@ -60,6 +60,19 @@ func (s *slab) grow() {
 	s.buf, s.tail, s.head = buf, 0, n
 }
 
+// resize gives buf so many bytes, which becomes the limit, and drops the oldest
+// records that no longer fit. Positions stay as they are.
+func (s *slab) resize(bytes int) {
+	for s.head-s.tail > uint64(bytes) {
+		s.tail += s.header(s.tail).size()
+		s.count--
+	}
+	kept := make([]byte, s.head-s.tail)
+	s.read(kept, s.tail)
+	s.buf, s.limit, s.head = make([]byte, bytes), bytes, s.tail
+	s.write(kept)
+}
+
 func (s *slab) write(p []byte) {
 	at := int(s.head % uint64(len(s.buf)))
 	n := copy(s.buf[at:], p)
