@@ -1,0 +1,20 @@
+// Command gwctl is the gateway's remote control for a workstation (Linux,
+// macOS, Windows): the same command line as on the box, without device code.
+package main
+
+import (
+	"context"
+	"os"
+
+	"gwinit/internal/applet"
+	"gwinit/internal/control/client"
+	"gwinit/internal/gwctl"
+)
+
+// version is set by the linker.
+var version = "development"
+
+func main() {
+	a := gwctl.Command(version, client.Dial)
+	os.Exit(a.Execute(context.Background(), applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:]))
+}

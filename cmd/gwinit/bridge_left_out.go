@@ -1,0 +1,7 @@
+//go:build no_bridge
+
+package main
+
+import "gwinit/internal/applet"
+
+func bridgeApplets() applet.Table { return nil }

@@ -1,0 +1,7 @@
+//go:build no_gwctl
+
+package main
+
+import "gwinit/internal/applet"
+
+func gwctlApplets() applet.Table { return nil }

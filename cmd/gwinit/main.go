@@ -1,0 +1,58 @@
+// Command gwinit is the gateway's userland: PID 1, every service, the tools of
+// the box and gwctl in one binary. It looks at argv[0], then at argv[1].
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gwinit/internal/applet"
+	"gwinit/internal/pid1"
+)
+
+// version is set by the linker.
+var version = "development"
+
+func main() {
+	name := filepath.Base(os.Args[0])
+	if os.Getpid() == 1 && name == "init" {
+		pid1.Main(version)
+	}
+	os.Exit(dispatch(name, os.Args[1:]))
+}
+
+// dispatch runs the applet that argv names and returns its exit status.
+func dispatch(name string, args []string) int {
+	std := applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
+	table := applets()
+	if login, ok := strings.CutPrefix(name, "-"); ok { // "-sh": a login shell
+		name, args = login, append([]string{"-l"}, args...)
+	}
+	a, ok := table.Find(name)
+	if !ok { // called by the binary's own name: the applet is the first argument
+		if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
+			fmt.Fprintf(std.Out, "gw %s: one of these, as `gw NAME ...` or by its own name; NAME -h tells more\n\n", version)
+			table.List(std.Out)
+			return 0
+		}
+		switch args[0] {
+		case "-list":
+			for _, a := range table {
+				fmt.Fprintln(std.Out, a.Name)
+			}
+			return 0
+		case "-version", "--version":
+			fmt.Fprintln(std.Out, version)
+			return 0
+		}
+		if a, ok = table.Find(args[0]); !ok {
+			fmt.Fprintf(std.Err, "gw: no applet %q; gw alone lists them\n", args[0])
+			return 127
+		}
+		args = args[1:]
+	}
+	return a.Execute(context.Background(), std, args)
+}

@@ -1,0 +1,270 @@
+// Package pid1 is gwinit: the first process. It makes the early root, feeds
+// the watchdog, has the supervisor start the services, answers the control
+// socket, and ends the boot in order.
+//
+// It runs no service's code, opens no network socket and waits for nothing
+// that may hang: flash, network, clock and entropy are other processes'
+// business or a goroutine's with a deadline (INV 1, INV 10).
+package pid1
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gwinit/board/rtl8196e"
+	"gwinit/internal/api"
+	"gwinit/internal/boothold"
+	"gwinit/internal/config"
+	"gwinit/internal/control"
+	"gwinit/internal/logring"
+	"gwinit/internal/reaper"
+	"gwinit/internal/supervisor"
+)
+
+// logName is PID 1 in the log.
+const logName = "gwinit"
+
+// gcPercent keeps the garbage of PID 1 and, by the environment, of every
+// service near 1 MiB: Go would otherwise let each heap grow to 4 MiB first,
+// which is a quarter of what a 32 MiB board has to spare.
+const gcPercent = 25
+
+// initd is PID 1.
+type initd struct {
+	version string
+	board   rtl8196e.Board
+	ring    *logring.Ring
+	sup     *supervisor.Supervisor
+	wd      *watchdog
+
+	ending atomic.Bool // a shutdown has begun
+
+	mu      sync.Mutex // guards the following
+	mode    string
+	notices []string // what `gwctl status` warns of
+}
+
+// Main is the life of PID 1. It does not return.
+func Main(version string) {
+	in := &initd{version: version, mode: modeNormal}
+	if os.Getpid() != 1 {
+		fmt.Fprintln(os.Stderr, "init: this is not process 1: it would mount over your system and is refused")
+		os.Exit(1)
+	}
+	in.boot()
+	select {}
+}
+
+// boot brings everything up and returns; from then on only goroutines act.
+func (in *initd) boot() {
+	defer in.survive("boot")
+	debug.SetGCPercent(gcPercent)
+	signals := make(chan os.Signal, 4)
+	// SIGPIPE: a console that went away must not end PID 1.
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE, unix.SIGHUP)
+	unix.Umask(0o022)
+
+	in.ring = logring.New(logring.DefaultBytes, logring.System)
+	for _, p := range makeRoot(earlyRoot, "/") {
+		in.notice("early root: " + p)
+	}
+	_ = os.Chdir("/")
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF) // ctrl-alt-del comes as SIGINT
+
+	if wd, err := openWatchdog("/dev/watchdog"); err != nil {
+		in.notice("no watchdog: " + err.Error())
+	} else {
+		in.wd = wd
+		go func() { defer in.survive("watchdog"); wd.run(context.Background()) }()
+	}
+
+	in.board = rtl8196e.Detect("")
+	in.mode = in.chooseMode()
+	in.logf("gwinit %s on %s, boot mode %s", in.version, in.board.Model, in.mode)
+
+	// Both errors are faults of the build, or a kernel without epoll.
+	system, err := supervisor.NewSystem(reaper.New(reaper.Options{Log: func(s string) { in.ring.Append(logName, s) }}), in.ring, environment)
+	if err != nil {
+		panic(err)
+	}
+	in.sup, err = supervisor.New(supervisor.Options{Launcher: system, Ring: in.ring, Safe: in.mode == modeSafe}, services(in.board))
+	if err != nil {
+		panic(err)
+	}
+	in.sup.Boot()
+	go in.handle(signals)
+	go in.watchConsole()
+	go in.afterUserdata()
+	in.serveControl()
+}
+
+// chooseMode finds out which boot this is. The word in the boothold page holds
+// for one boot and is cleared by reading it.
+func (in *initd) chooseMode() string {
+	if in.board.Emulated {
+		if b, err := os.ReadFile("/proc/cmdline"); err == nil {
+			if m := modeOf(kernelParams(string(b))); m != modeNormal {
+				return m
+			}
+		}
+	}
+	once, err := boothold.TakeOnce("")
+	if err != nil {
+		in.notice("one-boot choice: " + err.Error())
+	}
+	switch once {
+	case boothold.Safe:
+		return modeSafe
+	case boothold.Factory:
+		return modeFactory
+	}
+	return modeNormal
+}
+
+// serveControl answers gwctl.
+func (in *initd) serveControl() {
+	s, err := control.Listen(&backend{in: in, sup: in.sup, ring: in.ring}, control.Options{Logf: in.logf})
+	if err != nil {
+		in.notice("no control socket: " + err.Error())
+		return
+	}
+	go func() {
+		defer in.survive("control")
+		if err := s.Serve(context.Background()); err != nil {
+			in.notice("control socket: " + err.Error())
+		}
+	}()
+}
+
+// afterUserdata takes over what only the mounted partition says.
+func (in *initd) afterUserdata() {
+	defer in.survive("settings")
+	if err := in.sup.AwaitSettled(context.Background(), svcUserdata); err != nil {
+		return
+	}
+	g, _ := config.LoadGateway("")
+	in.ring.Resize(g.LogKiB << 10)
+}
+
+// handle carries out what signals ask PID 1 for, with busybox's meanings.
+func (in *initd) handle(signals <-chan os.Signal) {
+	defer in.survive("signals")
+	for s := range signals {
+		action := map[os.Signal]string{unix.SIGINT: "reboot", unix.SIGTERM: "reboot", unix.SIGUSR1: "halt", unix.SIGUSR2: "poweroff"}[s]
+		if action == "" {
+			continue
+		}
+		in.logf("%v asks for a %s", s.(syscall.Signal), action)
+		if err := in.requestShutdown(api.ShutdownArgs{Action: action}); err != nil {
+			in.logf("%s: %v", action, err)
+		}
+	}
+}
+
+// requestShutdown begins a shutdown and returns. A one-boot choice that cannot
+// be left for the next boot is refused before anything is stopped.
+func (in *initd) requestShutdown(args api.ShutdownArgs) error {
+	cmd, ok := rebootCommands[args.Action]
+	if !ok {
+		return &api.Error{Code: api.CodeBadRequest, Message: fmt.Sprintf("no action %q; there are reboot, poweroff, halt", args.Action)}
+	}
+	mode, ok := map[string]boothold.Mode{"": boothold.Normal, modeSafe: boothold.Safe, modeFactory: boothold.Factory}[args.Mode]
+	if !ok || mode != boothold.Normal && args.Action != "reboot" {
+		return &api.Error{Code: api.CodeBadRequest, Message: fmt.Sprintf("%s takes no mode %q", args.Action, args.Mode)}
+	}
+	if !in.ending.CompareAndSwap(false, true) {
+		return &api.Error{Code: api.CodeBusy, Message: "the box is shutting down already"}
+	}
+	if mode != boothold.Normal {
+		if err := boothold.SetOnce("", mode); err != nil {
+			in.ending.Store(false)
+			return &api.Error{Code: api.CodeFailed, Message: fmt.Sprintf("the next boot cannot be told to be %s: %v; on the serial console press s within 2 s of the start instead", args.Mode, err)}
+		}
+	}
+	go in.shutdown(args, cmd)
+	return nil
+}
+
+// shutdown ends this boot within shutdownTotal, whatever hangs.
+func (in *initd) shutdown(args api.ShutdownArgs, cmd uint32) {
+	start := time.Now()
+	left := func() time.Duration { return time.Until(start.Add(shutdownTotal)) }
+	final := func() {
+		if in.wd != nil && args.Action != "reboot" {
+			in.wd.disarm()
+		}
+		_ = unix.Reboot(int(int32(cmd)))
+		// The kernel refused: the watchdog, no longer fed by a dead process
+		// once it is restarted, is slower than sysrq.
+		_ = os.WriteFile("/proc/sysrq-trigger", []byte("b"), 0)
+	}
+	time.AfterFunc(shutdownTotal, final)
+	defer final()
+	defer in.survive("shutdown")
+
+	in.say("%s: stopping services", args.Action)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownServices)
+	in.sup.StopAll(ctx)
+	cancel()
+	killRest(shutdownKill)
+	if !within(left()-500*time.Millisecond, func() { flush(in.logf) }) {
+		in.say("flash did not answer: %s without unmounting", args.Action)
+	}
+	in.say("%s after %.1f s", args.Action, time.Since(start).Seconds())
+}
+
+// stopping tells whether a shutdown has begun.
+func (in *initd) stopping() bool { return in.ending.Load() }
+
+// bootMode is the mode of this boot.
+func (in *initd) bootMode() string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.mode
+}
+
+// warnings are what went wrong outside of any service.
+func (in *initd) warnings() []string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Clone(in.notices)
+}
+
+// notice logs a line and keeps it for `gwctl status`.
+func (in *initd) notice(text string) {
+	in.logf("%s", text)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.notices) < 16 { // a loop of failures must not eat the memory
+		in.notices = append(in.notices, text)
+	}
+}
+
+// logf writes a line into the log.
+func (in *initd) logf(format string, a ...any) { in.ring.Append(logName, fmt.Sprintf(format, a...)) }
+
+// say logs a line and writes it on the console, where somebody may wait for it.
+func (in *initd) say(format string, a ...any) {
+	text := fmt.Sprintf(format, a...)
+	in.ring.Append(logName, text)
+	fmt.Fprintf(os.Stdout, "gwinit: %s\r\n", text)
+}
+
+// survive keeps a panic in a goroutine from ending PID 1 (INV 1).
+func (in *initd) survive(what string) {
+	if r := recover(); r != nil {
+		in.notice(fmt.Sprintf("internal error in %s: %v", what, r))
+		in.ring.AppendBytes(logName, debug.Stack())
+	}
+}

@@ -1,0 +1,49 @@
+package pid1
+
+import (
+	"fmt"
+
+	"gwinit/board/rtl8196e"
+	"gwinit/internal/supervisor"
+)
+
+// The services, by name.
+const (
+	svcUserdata = "userdata"
+	svcBridge   = "bridge"
+	svcCore     = "core"
+	svcConsole  = "console"
+)
+
+// userdataVerdict is where the service userdata leaves what it found.
+const userdataVerdict = "/run/userdata.json"
+
+// environment is what every service starts with.
+var environment = []string{
+	"PATH=/bin:/sbin:/userdata/usr/bin:/userdata/usr/sbin", "HOME=/root",
+	fmt.Sprintf("GOGC=%d", gcPercent),
+}
+
+// services is the table of processes. Which services share one is decided by
+// memory: a bare Go process costs 0.4 MiB of anonymous memory here, one with
+// netlink and what it brings 1.1 MiB.
+func services(b rtl8196e.Board) []supervisor.Spec {
+	return []supervisor.Spec{
+		{Name: svcUserdata, Argv: []string{"gw", "userdata"}, Oneshot: true, Safe: true},
+		{
+			// Essential but not first: it works without /userdata (INV 10).
+			Name: svcBridge, Argv: []string{"gw", "bridge"}, After: []string{svcUserdata},
+			Essential: true, OOMScoreAdj: -900,
+		},
+		{
+			// After the bridge: what eth needs from flash is decompressed
+			// when the port listens already.
+			Name: svcCore, Argv: []string{"gw", "core"}, After: []string{svcUserdata, svcBridge},
+			Essential: true, Safe: true, OOMScoreAdj: -500,
+		},
+		{
+			Name: svcConsole, Argv: []string{"-sh"}, Env: []string{"TERM=vt100"}, TTY: b.Console.Device,
+			Manual: true, Essential: true, Safe: true, OOMScoreAdj: 300,
+		},
+	}
+}

@@ -1,0 +1,242 @@
+package pid1
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gwinit/internal/api"
+	"gwinit/internal/config"
+	"gwinit/internal/control"
+	"gwinit/internal/logring"
+	"gwinit/internal/radiolock"
+	"gwinit/internal/supervisor"
+)
+
+// callTimeout bounds what a status waits for a service: one that hangs is left
+// out of it and the rest is shown.
+const callTimeout = 800 * time.Millisecond
+
+// backend answers the control socket. Its fields do not change after boot
+// but for what the supervisor and the ring guard themselves.
+type backend struct {
+	in   *initd
+	sup  *supervisor.Supervisor
+	ring *logring.Ring
+}
+
+var _ control.Backend = (*backend)(nil)
+
+// Status implements control.Backend.
+func (b *backend) Status(ctx context.Context) api.Status {
+	s := api.Status{
+		Version:  b.in.version,
+		Board:    api.Board{ID: b.in.board.ID, Model: b.in.board.Model, Emulated: b.in.board.Emulated},
+		BootMode: b.in.bootMode(),
+		Userdata: b.userdata(),
+		Services: b.sup.Snapshot(),
+		Warnings: b.in.warnings(),
+	}
+	mono, wall := logring.System()
+	s.Uptime = float64(mono) / 1e9
+	if wall >= logring.WallKnown {
+		s.Wall = wall
+	}
+	var uts unix.Utsname
+	if unix.Uname(&uts) == nil {
+		s.Hostname = unix.ByteSliceToString(uts.Nodename[:])
+	}
+	if m, err := os.ReadFile("/proc/meminfo"); err == nil {
+		s.Memory = parseMeminfo(string(m))
+	}
+	owner, err := radiolock.Owner("")
+	if err != nil {
+		s.Warnings = append(s.Warnings, err.Error())
+	}
+	s.Radio = api.Radio{Owner: owner, Device: b.in.board.Radio.Device, Mode: config.ModeZigbee}
+	// The two answers are asked for side by side: a hung one costs its time once.
+	var bridge api.Bridge
+	var network api.Network
+	var warnings []string
+	done := make(chan bool, 1)
+	go func() {
+		defer b.in.survive("status")
+		ok := b.ask(ctx, svcCore, "status", &network)
+		if ok {
+			b.ask(ctx, svcCore, "warnings", &warnings)
+		}
+		done <- ok
+	}()
+	if b.ask(ctx, svcBridge, "status", &bridge) {
+		s.Bridge = &bridge
+		s.Radio.Baud, s.Radio.Flow = bridge.Baud, bridge.Flow
+	} else {
+		radio, _ := config.LoadRadio("", b.in.board)
+		s.Radio.Mode, s.Radio.Baud, s.Radio.Flow = radio.Mode, radio.Baud, radio.Flow
+		if radio.Flow == "" {
+			s.Radio.Flow = b.in.board.Radio.Flow
+		}
+	}
+	select {
+	case ok := <-done:
+		if ok {
+			s.Network = &network
+		}
+		s.Warnings = append(s.Warnings, warnings...)
+	case <-ctx.Done():
+	}
+	return s
+}
+
+// ask calls a service and decodes its answer. It tells whether both worked.
+func (b *backend) ask(ctx context.Context, service, method string, into any) bool {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := b.sup.Call(ctx, service, method, nil)
+	return err == nil && json.Unmarshal(answer, into) == nil
+}
+
+// userdata is the verdict of the service of that name, with the space as it is
+// now.
+func (b *backend) userdata() api.Userdata {
+	var u api.Userdata
+	switch j, err := os.ReadFile(userdataVerdict); {
+	case errors.Is(err, os.ErrNotExist):
+		return api.Userdata{State: "waiting", Reason: "the service userdata has not said yet what it found"}
+	case err != nil:
+		return api.Userdata{State: "failed", Reason: err.Error()}
+	case json.Unmarshal(j, &u) != nil:
+		return api.Userdata{State: "failed", Reason: userdataVerdict + " is damaged"}
+	}
+	var fs unix.Statfs_t
+	if u.State == "mounted" && unix.Statfs("/userdata", &fs) == nil {
+		u.Total = fs.Blocks * uint64(fs.Bsize) >> 10
+		u.Free = fs.Bavail * uint64(fs.Bsize) >> 10
+	}
+	return u
+}
+
+// Logs implements control.Backend.
+func (b *backend) Logs(args api.LogsArgs) ([]api.LogLine, error) {
+	if err := b.known(args.Service); err != nil {
+		return nil, err
+	}
+	return b.ring.Last(args.Service, args.Lines), nil
+}
+
+// Follow implements control.Backend.
+func (b *backend) Follow(args api.LogsArgs) (control.Follower, error) {
+	lines, err := b.Logs(args)
+	if err != nil {
+		return nil, err
+	}
+	after := b.ring.Seq()
+	if len(lines) > 0 {
+		after = lines[len(lines)-1].Seq
+	}
+	return &follower{first: lines, rest: b.ring.Follow(args.Service, after)}, nil
+}
+
+// follower yields what was there and then what comes.
+type follower struct {
+	first []api.LogLine
+	rest  *logring.Follower
+}
+
+func (f *follower) Next(ctx context.Context) ([]api.LogLine, uint64, error) {
+	if len(f.first) > 0 {
+		lines := f.first
+		f.first = nil
+		return lines, 0, nil
+	}
+	return f.rest.Next(ctx)
+}
+
+func (f *follower) Close() {}
+
+// known tells whether there is such a service, for a log that may be asked for
+// after it ended.
+func (b *backend) known(service string) error {
+	if service == "" || service == logName {
+		return nil
+	}
+	var names []string
+	for _, s := range b.sup.Snapshot() {
+		if s.Name == service {
+			return nil
+		}
+		names = append(names, s.Name)
+	}
+	return &api.Error{Code: api.CodeNotFound, Message: "no service " + strconv.Quote(service) + "; there are " + logName + ", " + strings.Join(names, ", ")}
+}
+
+// Service implements control.Backend.
+func (b *backend) Service(ctx context.Context, args api.ServiceArgs) (api.Service, error) {
+	if err := b.known(args.Name); err != nil || args.Name == logName {
+		if err == nil {
+			err = &api.Error{Code: api.CodeFailed, Message: logName + " is PID 1: gwctl reboot restarts it"}
+		}
+		return api.Service{}, err
+	}
+	if b.in.stopping() {
+		return api.Service{}, &api.Error{Code: api.CodeBusy, Message: "the box is shutting down"}
+	}
+	var err error
+	switch args.Action {
+	case "start":
+		err = b.sup.Start(ctx, args.Name)
+	case "stop":
+		err = b.sup.Stop(ctx, args.Name)
+	case "restart":
+		err = b.sup.Restart(ctx, args.Name)
+	}
+	if err != nil {
+		return api.Service{}, err
+	}
+	for _, s := range b.sup.Snapshot() {
+		if s.Name == args.Name {
+			return s, nil
+		}
+	}
+	return api.Service{}, &api.Error{Code: api.CodeNotFound, Message: "service " + args.Name + " is gone"}
+}
+
+// Shutdown implements control.Backend.
+func (b *backend) Shutdown(args api.ShutdownArgs) error { return b.in.requestShutdown(args) }
+
+// Call implements control.Backend.
+func (b *backend) Call(ctx context.Context, args api.CallArgs) (json.RawMessage, error) {
+	if err := b.known(args.Service); err != nil {
+		return nil, err
+	}
+	return b.sup.Call(ctx, args.Service, args.Method, args.Params)
+}
+
+// parseMeminfo reads the three lines of /proc/meminfo that are shown.
+func parseMeminfo(s string) (m api.Memory) {
+	for line := range strings.Lines(s) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		n, err := strconv.ParseUint(f[1], 10, 64)
+		if err != nil {
+			continue
+		}
+		switch f[0] {
+		case "MemTotal:":
+			m.Total = n
+		case "MemFree:":
+			m.Free = n
+		case "MemAvailable:":
+			m.Available = n
+		}
+	}
+	return m
+}
