@@ -284,7 +284,11 @@ func (c *ipCall) printAddr(a netlink.Addr) {
 	if family == "inet" && a.Broadcast != nil {
 		fmt.Fprintf(c.out, " brd %s", a.Broadcast)
 	}
-	fmt.Fprintf(c.out, " scope %s", netlink.Scope(a.Scope))
+	scope := netlink.Scope(a.Scope).String()
+	if a.Scope == int(netlink.SCOPE_UNIVERSE) {
+		scope = "global" // as iproute2 says
+	}
+	fmt.Fprintf(c.out, " scope %s", scope)
 	for _, f := range []struct {
 		bit  int
 		name string

@@ -176,10 +176,9 @@ func (p *pinger) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	began := time.Now()
-	buf := make([]byte, 128) // the head of a reply is enough
-	if p.size+icmpHeaderBytes > len(buf) {
-		buf = make([]byte, p.size+icmpHeaderBytes) // but its sum is over all of it
-	}
+	// All of a reply, as its sum is over all of it, and the longest IPv4
+	// header, which the net package reads before it takes it off.
+	buf := make([]byte, 60+icmpHeaderBytes+p.size)
 	next := began
 	for {
 		now := time.Now()
