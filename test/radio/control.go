@@ -152,10 +152,7 @@ func (s *Sim) startReports(args []string) (any, error) {
 		return nil, errors.New("the virtual device has not joined")
 	}
 	r := &s.report
-	if r.next == 0 {
-		r.next = 1
-	}
-	r.last = max(r.last, r.next-1) + n
+	r.last += n
 	r.interval, r.at, r.paused = interval, time.Now(), false
 	return map[string]int{"first": r.next, "last": r.last}, nil
 }

@@ -106,6 +106,7 @@ func New(opt Options) (*Sim, error) {
 		rnd:    rand.New(rand.NewPCG(opt.Seed, 0)),
 		device: zigbee.NewSensor(DeviceEUI64, DeviceAddr),
 		state:  ezsp.State{EUI64: ChipEUI64},
+		report: reports{next: 1},
 	}
 	if opt.StateFile != "" {
 		b, err := os.ReadFile(opt.StateFile)

@@ -153,7 +153,9 @@ func (n *NCP) Boot(code uint8) {
 	if code == ResetSoftware {
 		n.state = Connected
 	}
-	n.Out(RstAck, Frame{Kind: RstAck, Code: code}.Append(nil))
+	// The firmware before may have been cut off in the middle of a frame:
+	// Cancel keeps that apart from RSTACK.
+	n.Out(RstAck, Frame{Kind: RstAck, Code: code}.Append([]byte{Cancel}))
 }
 
 // Write takes bytes from the line.

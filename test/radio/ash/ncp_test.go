@@ -104,6 +104,17 @@ func TestConnect(t *testing.T) {
 	}
 }
 
+// What the client's own tests expect of a chip (UG101 section 5.2).
+func TestGoldenBoot(t *testing.T) {
+	r := newRig(t)
+	var wire []byte
+	r.n.Out = func(_ Kind, b []byte) time.Time { wire = append(wire, b...); return r.now }
+	r.n.Boot(ResetSoftware)
+	if want := []byte{0x1A, 0xC1, 0x02, 0x0B, 0x0A, 0x52, 0x7E}; !bytes.Equal(wire, want) {
+		t.Errorf("after a reset % X, want % X", wire, want)
+	}
+}
+
 func TestReceiveAcknowledges(t *testing.T) {
 	r := connected(t)
 	r.host(Frame{Kind: Data, FrmNum: 0, Payload: abc})
