@@ -234,7 +234,7 @@ func (r *Reaper) collect(pid int) bool {
 	defer func() {
 		// INV 1: a fault in who is told must not end the collecting.
 		if p := recover(); p != nil {
-			r.log(fmt.Sprintf("panic after process %d ended: %v\n%s", pid, p, debug.Stack()))
+			r.log(fmt.Sprintf("panic after process %d ended: %v\n%.2000s", pid, p, debug.Stack()))
 		}
 	}()
 	switch {

@@ -134,7 +134,7 @@ func (l *loop) readOnce(s *source) (err error) {
 	defer func() {
 		// INV 1
 		if p := recover(); p != nil {
-			l.log(fmt.Sprintf("panic while reading descriptor %d: %v\n%s", s.fd, p, debug.Stack()))
+			l.log(fmt.Sprintf("panic while reading descriptor %d: %v\n%.2000s", s.fd, p, debug.Stack()))
 		}
 	}()
 	return s.read(l.buf)

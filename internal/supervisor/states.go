@@ -117,7 +117,7 @@ func (s *Supervisor) launch(sv *service) {
 	sv.reason, sv.status = "", ""
 	sv.firstLine, sv.startedAt, sv.readyAt = s.o.Ring.Seq(), time.Now(), time.Time{}
 	sv.calls = make(map[uint32]chan answer)
-	p, err := s.o.Launcher.Start(&sv.Spec, sv.stored, Events{
+	p, err := s.try(sv, Events{
 		Message: func(m notify.Message, fds []int) {
 			taken := false
 			s.locked(func() {
@@ -153,6 +153,18 @@ func (s *Supervisor) launch(sv *service) {
 	if sv.ReadyTimeout > 0 {
 		s.after(sv, sv.ReadyTimeout, func() { s.abort(sv, "not ready within "+sv.ReadyTimeout.String()) })
 	}
+}
+
+// try starts the process. A panic on the way is a start that failed, so that
+// the services behind this one have their turn (INV 1).
+func (s *Supervisor) try(sv *service, ev Events) (p Process, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.logPanic(r)
+			err = errPanic
+		}
+	}()
+	return s.o.Launcher.Start(&sv.Spec, sv.stored, ev)
 }
 
 // message deals with what the service sent, and reports whether it took the

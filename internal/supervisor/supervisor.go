@@ -307,10 +307,16 @@ func (s *Supervisor) locked(f func()) {
 	defer s.mu.Unlock()
 	defer func() {
 		if p := recover(); p != nil {
-			s.o.Ring.Append(LogName, fmt.Sprintf("panic in the supervisor: %v\n%s", p, debug.Stack()))
+			s.logPanic(p)
 		}
 	}()
 	f()
+}
+
+// logPanic logs a recovered panic with the top of its stack.
+func (s *Supervisor) logPanic(p any) {
+	stack := debug.Stack()
+	s.o.Ring.Append(LogName, fmt.Sprintf("panic in the supervisor: %v\n%s", p, stack[:min(len(stack), 2<<10)]))
 }
 
 // find returns the service of that name, or nil.
