@@ -436,6 +436,17 @@ func TestListenerSurvivesKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.ended(s.PID)
+		// Nobody listens now but the socket itself; the next process answers.
+		c, err := net.Dial("tcp4", addr)
+		if err != nil {
+			t.Fatalf("between two processes: %v", err)
+		}
+		next := b.up("s")
+		var pid [16]byte
+		if n, err := c.Read(pid[:]); err != nil || strings.TrimSpace(string(pid[:n])) != strconv.Itoa(next.PID) {
+			t.Errorf("answer %q, %v; want %d", pid[:n], err, next.PID)
+		}
+		c.Close()
 	}
 	b.up("s")
 	if err := b.Stop(b.limit(), "s"); err != nil {
@@ -450,7 +461,7 @@ func TestListenerSurvivesKill(t *testing.T) {
 	b.up("s")
 	cancel()
 	client.Wait()
-	if connects < 5 || len(answered) == 0 {
+	if connects == 0 || len(answered) == 0 {
 		t.Errorf("%d connects, answers of %d processes", connects, len(answered))
 	}
 }
