@@ -20,6 +20,7 @@ import (
 
 	"gwinit/internal/applet"
 	"gwinit/internal/tools/opt"
+	"gwinit/internal/tools/zone"
 )
 
 func archiveApplets() []applet.Applet {
@@ -347,7 +348,7 @@ func (t *tarCall) read(archive string) error {
 				out = t.std.Err
 			}
 			if t.o.Has('t') && t.o.Has('v') {
-				fmt.Fprintf(out, "%s %d/%d %9d %s ", modeString(h.FileInfo().Mode()), h.Uid, h.Gid, h.Size, h.ModTime.Format("2006-01-02 15:04"))
+				fmt.Fprintf(out, "%s %d/%d %9d %s ", modeString(h.FileInfo().Mode()), h.Uid, h.Gid, h.Size, h.ModTime.In(zone.Load("")).Format("2006-01-02 15:04"))
 			}
 			fmt.Fprintln(out, printable(h.Name))
 		}

@@ -25,6 +25,7 @@ import (
 
 	"gwinit/internal/applet"
 	"gwinit/internal/tools/opt"
+	"gwinit/internal/tools/zone"
 )
 
 // Applets returns the tools.
@@ -662,6 +663,7 @@ func stat(_ context.Context, std applet.IO, args []string) error {
 	if err != nil {
 		return err
 	}
+	loc := zone.Load("")
 	return each(std, "stat", names, func(name string) error {
 		fi, err := os.Lstat(name)
 		if err != nil {
@@ -676,7 +678,7 @@ func stat(_ context.Context, std applet.IO, args []string) error {
 			name, link, fi.Size(), st.Blocks, st.Blksize, kindOf(fi.Mode()),
 			unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)), st.Ino, st.Nlink,
 			st.Mode&0o7777, modeString(fi.Mode()), st.Uid, st.Gid,
-			fi.ModTime().Format(time.DateTime), time.Unix(int64(st.Ctim.Sec), 0).Format(time.DateTime))
+			fi.ModTime().In(loc).Format(time.DateTime), time.Unix(int64(st.Ctim.Sec), 0).In(loc).Format(time.DateTime))
 		return err
 	})
 }
@@ -870,6 +872,7 @@ func (l *lister) print(list []entry) {
 		}
 		return
 	}
+	loc := zone.Load("")
 	rows := make([][5]string, len(list))
 	var width [5]int
 	for i, e := range list {
@@ -883,7 +886,7 @@ func (l *lister) print(list []entry) {
 		}
 		rows[i] = [5]string{
 			strconv.FormatUint(uint64(st.Nlink), 10), l.user(st.Uid), l.user(st.Gid), size,
-			e.fi.ModTime().Format("2006-01-02 15:04"),
+			e.fi.ModTime().In(loc).Format("2006-01-02 15:04"),
 		}
 		for c, v := range rows[i] {
 			width[c] = max(width[c], len(v))

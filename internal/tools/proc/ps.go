@@ -18,6 +18,7 @@ import (
 
 	"gwinit/internal/applet"
 	"gwinit/internal/tools/opt"
+	"gwinit/internal/tools/zone"
 )
 
 // ticks is the kernel's USER_HZ, in which /proc counts CPU time: 100 on every
@@ -337,7 +338,7 @@ func (s system) uptime(_ context.Context, std applet.IO, _ []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(std.Out, "%s %s\n", time.Now().Format(time.TimeOnly), line)
+	_, err = fmt.Fprintf(std.Out, "%s %s\n", time.Now().In(zone.Load(s.root)).Format(time.TimeOnly), line)
 	return err
 }
 
