@@ -131,7 +131,7 @@ func (n *NCP) Boot() {
 	n.counts = [counters]uint16{}
 }
 
-// Up tells whether the network is up; Open whether devices may join.
+// Up tells whether the network is up.
 func (n *NCP) Up() bool { return n.up }
 
 // Open tells whether devices may join.
@@ -285,7 +285,7 @@ func (n *NCP) Join(d *zigbee.Node) error {
 	w.u8(0, 1) // index, joining
 	w.u16(d.Addr)
 	w.u64(d.EUI64)
-	w.u8(4) // sleepy end device: the type of a child is what it asked for
+	w.u8(3) // end device that is always awake
 	n.callback(cbChildJoin, w.p, nil)
 	w = &writer{}
 	w.u16(d.Addr)
