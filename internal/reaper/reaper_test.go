@@ -27,7 +27,9 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	case "forever":
 		fmt.Println(os.Getpid())
-		select {}
+		for {
+			unix.Pause() // select {} would be a deadlock to the runtime
+		}
 	case "parent": // leaves a child behind, in its own group or in another session
 		attr := &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}, Env: []string{"REAPER_CHILD=forever"}}
 		if os.Args[1] == "setsid" {
