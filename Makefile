@@ -11,6 +11,7 @@ SHELL     := /bin/bash
 export GW_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/gwinit
 
 BOARD    ?= emulated
+OUT      ?= build
 COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)$(shell git diff --quiet HEAD 2>/dev/null || echo +)
 RELEASE  := $(shell cat VERSION)
 # Stock Go's code computes wrong values on the RTL8196E without a trap: until
@@ -36,8 +37,8 @@ build:
 
 .PHONY: gw
 gw: | build ## build the MIPS binary, build/gw
-	$(MIPS) $(BUILD) $(GCFLAGS) -ldflags='$(LDFLAGS)' -o build/gw ./cmd/gwinit
-	@ls -l build/gw
+	$(MIPS) $(BUILD) $(GCFLAGS) -ldflags='$(LDFLAGS)' -o $(OUT)/gw ./cmd/gwinit
+	@ls -l $(OUT)/gw
 
 .PHONY: gwctl
 gwctl: | build ## build the workstation's gwctl, build/gwctl
@@ -53,13 +54,13 @@ ifneq ($(BOARD),emulated)
 else
 	@test/deps/deps.sh image
 	@$(MAKE) --no-print-directory gw
-	go run ./rootfs/mkimage -gw build/gw -out build -version '$(VERSION)' -applets "$$(go run ./cmd/gwinit -list)"
-	go run ./rootfs/size -check build/gw
+	go run ./rootfs/size -check $(OUT)/gw
+	go run ./rootfs/mkimage -gw $(OUT)/gw -out $(OUT) -version '$(VERSION)' -applets "$$(go run ./cmd/gwinit -list)"
 endif
 
 .PHONY: size
 size: image ## what each part of the binary costs in the 2 MiB rootfs
-	go run ./rootfs/size -mips '$(MIPS)' -gcflags '$(GCFLAGS)' build/gw
+	go run ./rootfs/size -mips '$(MIPS)' -gcflags '$(GCFLAGS)' $(OUT)/gw
 
 # --- the emulated gateway ----------------------------------------------------
 
