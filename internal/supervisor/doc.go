@@ -20,7 +20,8 @@
 // at before each start, also before a restart; they are not looked at again
 // while the service runs. So a service that ends takes nobody down, and one
 // that is stopped holds up those that need it only when these are started next.
-// Whatever has what it depends on is started at once, thus in parallel.
+// Whatever has what it depends on is started at once, thus in parallel, in the
+// order of the table.
 //
 // # Restart
 //
@@ -40,7 +41,8 @@
 //
 // SIGTERM to the process group (SIGHUP as well for the console), and SIGKILL to
 // the group after StopTimeout. Package reaper kills what is left of the group
-// when the leader ends. StopAll does that to every service as soon as nobody
+// when the leader ends; the log pipe is closed then, also for a descendant that
+// went to another session. StopAll does that to every service as soon as nobody
 // who depends on it runs any more.
 //
 // # Descriptors

@@ -11,6 +11,13 @@ import (
 
 // loop reads the descriptors of all services in one goroutine, blocked in
 // epoll_wait, with one buffer.
+//
+// The other way is a goroutine for each descriptor on the runtime's poller.
+// Measured for six services (12 descriptors, Go 1.26, amd64, one processor):
+// that takes 90 KiB more anonymous memory (692 against 600), one thread less,
+// and 2.6 context switches for a log line where this takes 3.8. Lines are rare
+// and memory is not, and without the poller every pass of PID 1's scheduler
+// does without its system call, so it is the loop.
 type loop struct {
 	epoll int
 	wake  int // the writing end of a pipe, to end the goroutine

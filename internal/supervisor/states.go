@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gwinit/internal/logring"
 	"gwinit/internal/notify"
 	"gwinit/internal/reaper"
 )
@@ -21,6 +22,9 @@ func (s *Supervisor) set(sv *service, state, why string) {
 	if sv.timer != nil {
 		sv.timer.Stop()
 		sv.timer = nil
+	}
+	if sv.state == Waiting {
+		sv.status = "" // what it waited for
 	}
 	sv.state, sv.since = state, time.Now()
 	switch state {
@@ -90,20 +94,24 @@ func (s *Supervisor) settle() {
 			if sv.state != Waiting || s.closing {
 				continue
 			}
-			blocked, held := false, false
-			for _, name := range sv.Needs {
-				if d := s.find(name); d.state != Running && d.state != Done {
-					blocked, held = true, held || d.settled
+			missing, held := "", false // held: by one that has had its chance
+			for _, name := range sv.After {
+				if !s.find(name).settled {
+					missing = name
 				}
 			}
-			for _, name := range sv.After {
-				blocked = blocked || !s.find(name).settled
+			for _, name := range sv.Needs {
+				if d := s.find(name); d.state != Running && d.state != Done {
+					missing, held = name, held || d.settled
+				}
 			}
-			switch {
-			case !blocked:
+			if missing == "" {
 				s.launch(sv)
 				progress = true
-			case held && !sv.settled:
+				continue
+			}
+			sv.status = "waits for " + missing
+			if held && !sv.settled {
 				sv.settled, progress = true, true
 			}
 		}
@@ -351,8 +359,7 @@ func (s *Supervisor) sweep() {
 // lastWords returns the line that tells most of the end of the process.
 func (s *Supervisor) lastWords(sv *service) string {
 	last := ""
-	lines := s.o.Ring.Last(sv.Name, 0)
-	for _, l := range slices.Backward(lines) {
+	for _, l := range slices.Backward(s.o.Ring.Last(sv.Name, logring.TailLines)) {
 		if l.Seq <= sv.firstLine {
 			break
 		}

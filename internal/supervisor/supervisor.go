@@ -347,7 +347,9 @@ func (s *Supervisor) await(ctx context.Context, name string, met func(*service) 
 		var ok bool
 		var err error
 		var changed chan struct{}
+		var state, status string
 		s.locked(func() {
+			state, status = sv.state, sv.status
 			if ok, err = met(sv); !ok {
 				if s.changed == nil {
 					s.changed = make(chan struct{})
@@ -361,7 +363,10 @@ func (s *Supervisor) await(ctx context.Context, name string, met func(*service) 
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w", name, context.Cause(ctx))
+			if status != "" {
+				state += " (" + status + ")"
+			}
+			return fmt.Errorf("wait for %s, which is %s: %w", name, state, context.Cause(ctx))
 		}
 	}
 }

@@ -426,6 +426,11 @@ func TestStartTellsWhy(t *testing.T) {
 		if err := <-done; err == nil || !strings.Contains(err.Error(), "no such device") {
 			t.Errorf("got %v", err)
 		}
+		short, cancel := context.WithTimeout(b.t.Context(), time.Millisecond)
+		defer cancel()
+		if err := b.Start(short, "needs"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "which is waiting (waits for s)") {
+			t.Errorf("got %v", err)
+		}
 		go func() { done <- b.Start(b.t.Context(), "needs") }()
 		synctest.Wait()
 		if err := b.Stop(b.t.Context(), "needs"); err != nil {
@@ -433,6 +438,9 @@ func TestStartTellsWhy(t *testing.T) {
 		}
 		if err := <-done; err == nil {
 			t.Error("a start that was stopped worked")
+		}
+		if got := b.service("needs"); got.Status != "" {
+			t.Errorf("stopped and %q", got.Status)
 		}
 		if err := b.Start(b.t.Context(), "nobody"); !errors.Is(err, supervisor.ErrUnknown) {
 			t.Errorf("got %v", err)
