@@ -197,6 +197,9 @@ func (c command) unset(names []string, _ bool) error {
 
 // changed says what a change means, also when only a part of it was made.
 func (c command) changed(change Change, err error) error {
+	if err == nil && len(change.Settings) == 0 {
+		fmt.Fprintln(c.std.Out, "nothing to change")
+	}
 	for _, s := range change.Settings {
 		fmt.Fprintf(c.std.Out, "%s changed in %s\n", s.Name, s.File)
 	}

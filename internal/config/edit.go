@@ -91,7 +91,7 @@ type Assignment struct{ Name, Value string }
 
 // Change is what Set or Unset did.
 type Change struct {
-	Settings []Setting // changed
+	Settings []Setting // in the files that have changed; none: all was as wanted
 	Restart  []string  // services that have to restart to use it
 	NextBoot bool      // something is only used from the next boot on
 	Warnings []Warning // about values that are used, with a doubt
@@ -173,19 +173,26 @@ func apply(root string, b rtl8196e.Board, edits []edit) (Change, error) {
 		}
 	}
 	// Every file is tried before the first is written.
+	var same []string
 	for _, dry := range []bool{true, false} {
 		for _, file := range files {
+			if slices.Contains(same, file) {
+				continue
+			}
 			var mine []edit
 			for _, e := range edits {
 				if e.File == file {
 					mine = append(mine, e)
 				}
 			}
-			warnings, err := applyFile(root, b, file, mine, dry)
+			changed, warnings, err := applyFile(root, b, file, mine, dry)
 			if err != nil {
 				return change, err
 			}
-			if dry {
+			if !changed {
+				same = append(same, file)
+			}
+			if dry || !changed {
 				continue
 			}
 			change.Warnings = append(change.Warnings, warnings...)
@@ -206,17 +213,20 @@ func apply(root string, b rtl8196e.Board, edits []edit) (Change, error) {
 	return change, nil
 }
 
-// applyFile changes one file, or only finds out whether it may.
-func applyFile(root string, b rtl8196e.Board, file string, edits []edit, dry bool) ([]Warning, error) {
+// applyFile changes one file, or only finds out whether it may. It tells whether
+// there was something to change.
+func applyFile(root string, b rtl8196e.Board, file string, edits []edit, dry bool) (changed bool, warnings []Warning, err error) {
 	path := filepath.Join(rooted(root), file)
 	name := edits[0].Name
 	if len(edits) == 1 && edits[0].unset && edits[0].Key == "" {
-		if dry {
-			return nil, nil
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return false, nil, nil
 		}
-		return nil, wrap(name, atomicfile.Remove(path))
+		if dry {
+			return true, nil, nil
+		}
+		return true, nil, wrap(name, atomicfile.Remove(path))
 	}
-	var warnings []Warning
 	change := func(old []byte, _ bool) ([]byte, error) {
 		if len(old) > maxFile {
 			return nil, &Error{Name: name, Err: errors.New("the file is longer than 64 KiB; mend it by hand"), Detail: file}
@@ -225,22 +235,26 @@ func applyFile(root string, b rtl8196e.Board, file string, edits []edit, dry boo
 		for _, e := range edits {
 			text = e.in(text)
 		}
-		var err error
+		changed = text != string(old)
+		if !changed && !slices.ContainsFunc(edits, func(e edit) bool { return !e.unset }) {
+			return old, nil
+		}
 		warnings, err = judge(root, b, file, text, edits)
 		return []byte(text), err
 	}
 	if dry {
 		old, err := readBounded(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, wrap(name, err)
+			return false, nil, wrap(name, err)
 		}
 		_, err = change(old, err == nil)
-		return nil, err
+		return changed, warnings, err
 	}
 	if err := makeDir(filepath.Dir(path)); err != nil {
-		return nil, wrap(name, err)
+		return false, nil, wrap(name, err)
 	}
-	return warnings, wrap(name, atomicfile.Update(path, 0o644, change))
+	err = wrap(name, atomicfile.Update(path, 0o644, change))
+	return changed, warnings, err
 }
 
 // readBounded reads one byte more than a settings file may have, at most.

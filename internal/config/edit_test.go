@@ -175,6 +175,7 @@ func TestUnset(t *testing.T) {
 		{"the address", []string{"eth0"}, fileEth0, "-", nil},
 		{"a file that is a value", []string{"hostname"}, fileHostname, "-", nil},
 		{"a file that is not there", []string{"TZ"}, fileTZ, "-", nil},
+		{"a key of a file that is not there", []string{"leds.MODE", "fallback.DNS"}, fileFallback, "-", nil},
 		{"unknown", []string{"x"}, fileEth0, eth, ErrUnknown},
 	}
 	for _, tt := range tests {
@@ -292,7 +293,10 @@ func TestCommand(t *testing.T) {
 		{"set badly", []string{"set", "radio.FIRMWARE_BAUD=x"}, "", "config: radio.FIRMWARE_BAUD: not taken: not a baud rate from 1200 to 4000000\n", 1},
 		{"set nothing", []string{"set"}, "", "config: set what?; see config -h\n", 2},
 		{"set no value", []string{"set", "a=b", "c"}, "", "config: \"c\" is not SETTING=VALUE; see config -h\n", 2},
-		{"unset", []string{"unset", "FIRMWARE_VERSION"}, "radio.FIRMWARE_VERSION changed in /userdata/etc/radio.conf\n", "", 0},
+		{"unset", []string{"unset", "FIRMWARE_VERSION"}, "nothing to change\n", "", 0},
+		{"set what is there", []string{"set", "FIRMWARE_BAUD=115200"}, "nothing to change\n", "", 0},
+		{"unset what is there", []string{"unset", "FIRMWARE_BAUD"}, "radio.FIRMWARE_BAUD changed in /userdata/etc/radio.conf\n" +
+			"used once bridge is restarted: gwctl restart bridge\nused once otbr-supervisor is restarted: gwctl restart otbr-supervisor\n", "", 0},
 		{"no verb", nil, "", "config: list, get, set, unset or check?; see config -h\n", 2},
 		{"unknown verb", []string{"edit"}, "", "config: no such verb: edit; see config -h\n", 2},
 		{"list with an argument", []string{"list", "x"}, "", "config: list takes no argument; see config -h\n", 2},
