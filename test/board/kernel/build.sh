@@ -50,12 +50,15 @@ fi
 # What an interrupted build left behind goes first: we hold the lock.
 rm -rf "$cache"/build.*
 work=$(mktemp -d "$cache/build.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
+# A shell acts on a signal once its command is done, so the long ones are
+# waited for in the background.
+job=
+trap '[ -z "$job" ] || kill $job 2>/dev/null; wait; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
 began=$(date +%s)
 took() { echo "$(($(date +%s) - began)) s"; }
 
-say "building $key once: about 3 minutes on 2 idle cores"
+say "building $key once: about 5 minutes on 2 cores"
 say "unpacking what is needed of $tarball"
 # Kconfig and Makefiles are read all over the tree, sources only where
 # something is switched on.
@@ -78,7 +81,10 @@ $top/drivers/scsi/*.[ch]
 $top/drivers/staging/*.[ch]
 EOF
 mkdir "$work/src" "$work/out"
-tar x -f $tarball -I 'xz -dc -T0' --strip-components=1 -X "$work/exclude" -C "$work/src"
+tar x -f $tarball -I 'xz -dc -T0' --strip-components=1 -X "$work/exclude" -C "$work/src" &
+job=$!
+wait $job || die "unpacking failed"
+job=
 cp "$here/board.dtsi" "$work/src/arch/mips/boot/dts/mti/"
 echo '#include "board.dtsi"' >>"$work/src/arch/mips/boot/dts/mti/malta.dts"
 # Malta measures its clock against the RTC, whose update flag QEMU shows for
@@ -94,15 +100,17 @@ cat "$here/lost-timer.c" >>"$time_c"
 
 # Time, user and host are pinned: nothing of this machine is in the kernel.
 build() {
-	make -C "$work/src" O="$work/out" ARCH=mips CROSS_COMPILE=$cross \
+	exec make -C "$work/src" O="$work/out" ARCH=mips CROSS_COMPILE=$cross \
 		KCONFIG_ALLCONFIG="$here/fragment" KBUILD_BUILD_TIMESTAMP=2024-01-01 \
 		KBUILD_BUILD_USER=gwinit KBUILD_BUILD_HOST=gwinit "$@"
 }
 failed() {
+	job=
+	wait
 	tail -n 30 "$work/log" >&2
 	die "$1 (after $(took))"
 }
-build allnoconfig >"$work/log" 2>&1 || failed "configuring failed"
+(build allnoconfig) >"$work/log" 2>&1 || failed "configuring failed"
 # An option that allnoconfig dropped for a missing dependency is a mistake
 # in the fragment, and would be found much later otherwise.
 lost=$(grep -E '^CONFIG_[A-Z0-9_]+=(y|[0-9]+)$' "$here/fragment" | grep -vxFf "$work/out/.config" || true)
@@ -113,9 +121,11 @@ fifo=$work/fifo
 mkfifo "$fifo"
 awk -v log_="$work/log" '{ print >log_ } /^  (CC|AS)  / && ++n % 200 == 0 {
 	printf "kernel: %d of about 880 files\n", n >"/dev/stderr" }' <"$fifo" &
-build -j"$(nproc)" vmlinux >"$fifo" 2>&1 && ok=1 || ok=0
+build -j"$(nproc)" vmlinux >"$fifo" 2>&1 &
+job=$!
+wait $job || failed "compiling failed"
+job=
 wait
-[ $ok = 1 ] || failed "compiling failed"
 
 mkdir "$work/$key"
 mv "$work/out/vmlinux" "$work/out/.config" "$work/$key/"
