@@ -285,3 +285,5 @@ func sockopt(t *testing.T, fd, level, name int) int {
 	}
 	return v
 }
+
+func addrPortOf(o Options) netip.AddrPort { return netip.AddrPortFrom(o.Bind, o.Port) }

@@ -29,10 +29,17 @@ const (
 	pollSlots   = atOthers + pendingSlots + lingerSlots
 )
 
-// rawWindow is how long poll waits past entersyscall after something happened,
-// in ms: see the package comment. It stays under the 10 ms after which the
-// runtime sends a signal to a thread that holds its P.
-const rawWindow = 8
+// When poll waits past entersyscall: see the package comment.
+const (
+	// rawWindow is how long it does, in ms. It stays under the 10 ms after
+	// which the runtime sends a signal to a thread that holds its P.
+	rawWindow = 8
+	// rawStreak is how many events, none later than rawWindow after the one
+	// before, make it do so. A window in which nothing comes costs some 50
+	// switches to the runtime's monitor; a wait through entersyscall costs 4
+	// more than one past it.
+	rawStreak = 12
+)
 
 // never is a deadline that does not come.
 const never = time.Duration(1<<63 - 1)
@@ -58,11 +65,12 @@ type client struct {
 type loop struct {
 	b *Bridge
 	clock
-	fds  [pollSlots]unix.PollFd
-	used int            // of fds
-	who  [pollSlots]int // slot of an entry from atOthers on: pending, or ^linger
-	busy bool           // something happened since the last long wait
-	due  time.Duration  // next deadline
+	fds    [pollSlots]unix.PollFd
+	used   int            // of fds
+	who    [pollSlots]int // slot of an entry from atOthers on: pending, or ^linger
+	streak int            // events that came close upon each other
+	last   time.Duration  // when the last one came that a long wait brought
+	due    time.Duration  // next deadline
 	// dirty: arrange must run before the next wait.
 	dirty bool
 
@@ -139,7 +147,6 @@ func (l *loop) run() error {
 			l.dirty = l.due != never
 			continue
 		}
-		l.busy = true
 		n -= ready(&l.fds[atUART]) + ready(&l.fds[atClient])
 		if r := l.fds[atUART].Revents; r != 0 {
 			l.uartEvent(r)
@@ -172,7 +179,7 @@ func (l *loop) wait() (n int, e unix.Errno) {
 		timeout = min(timeout, 1<<30)
 	}
 	fds := l.fds[:l.used]
-	if l.busy {
+	if l.streak >= rawStreak {
 		window := rawWindow
 		if timeout >= 0 && timeout < window {
 			window = timeout
@@ -187,7 +194,7 @@ func (l *loop) wait() (n int, e unix.Errno) {
 		if e != 0 {
 			return 0, e
 		}
-		l.busy = false
+		l.streak = 0
 		if timeout >= 0 {
 			if timeout -= window; timeout <= 0 {
 				return 0, 0
@@ -200,6 +207,15 @@ func (l *loop) wait() (n int, e unix.Errno) {
 	}
 	if e != 0 {
 		return 0, e
+	}
+	if n > 0 {
+		now := l.now()
+		if now-l.last < rawWindow*time.Millisecond {
+			l.streak++
+		} else {
+			l.streak = 0
+		}
+		l.last = now
 	}
 	return n, 0
 }

@@ -1,0 +1,123 @@
+//go:build linux
+
+package bridge
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gwinit/internal/applet"
+)
+
+func conf(t *testing.T, radio string) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	etc := filepath.Join(root, "userdata/etc")
+	if err := os.MkdirAll(etc, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(etc, "radio.conf"), []byte(radio), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func TestLoad(t *testing.T) {
+	type want struct {
+		listen, device string
+		baud           int
+		flow           string
+		otbr           bool
+	}
+	tests := []struct {
+		name, conf string
+		args       []string
+		want       want
+	}{
+		{"nothing set", "", nil, want{"invalid AddrPort", "/dev/ttyS1", 460800, "", false}},
+		{
+			"radio.conf", "FIRMWARE_BAUD=691200\nFIRMWARE_FLOW_CTRL=sw\nBRIDGE_BIND=192.168.1.7\n", nil,
+			want{"192.168.1.7:8888", "/dev/ttyS1", 691200, "sw", false},
+		},
+		{
+			"arguments win", "FIRMWARE_BAUD=691200\nFIRMWARE_FLOW_CTRL=sw\n",
+			[]string{"-port", "8889", "-baud", "892857", "-flow", "none", "-device", "/dev/x", "-bind", "::1"},
+			want{"[::1]:8889", "/dev/x", 892857, "none", false},
+		},
+		{"OTBR", "MODE=otbr\n", nil, want{"invalid AddrPort", "/dev/ttyS1", 460800, "", true}},
+		{"OTBR, by hand", "MODE=otbr\n", []string{"-port", "8889"}, want{"invalid AddrPort", "/dev/ttyS1", 460800, "", false}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := load(conf(t, tt.conf), tt.args, func(line string) { t.Errorf("warning: %s", line) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			listen := "invalid AddrPort"
+			if s.options.Bind.IsValid() {
+				listen = addrPortOf(s.options).String()
+			}
+			got := want{listen, s.opener.Device, s.opener.Baud, s.opener.Flow, s.otbr}
+			if got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestWrongCalls(t *testing.T) {
+	for _, args := range [][]string{
+		{"-port", "0"},
+		{"-port", "65536"},
+		{"-port", "x"},
+		{"-baud", "1"},
+		{"-flow", "rtscts"},
+		{"-bind", "gateway"},
+		{"8889"},
+		{"-nothing"},
+	} {
+		_, err := load(conf(t, ""), args, func(string) {})
+		var usage applet.UsageError
+		if !errors.As(err, &usage) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+func TestAnswer(t *testing.T) {
+	g := start(t, nil).open()
+	c := g.client()
+	got, err := g.b.answer(t.Context(), "status", nil)
+	if err != nil || !strings.Contains(string(got), `"addr":"`+c.LocalAddr().String()+`"`) {
+		t.Errorf("status: %s, %v", got, err)
+	}
+	if _, err := g.b.answer(t.Context(), "reboot", nil); !errors.Is(err, errMethod) {
+		t.Errorf("unknown method: %v", err)
+	}
+}
+
+// The data path logs: a reader that does not read must not hold it.
+func TestLoggerNeverWaits(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	log := logger(w) // Fd makes the pipe blocking
+	line := strings.Repeat("x", 999)
+	for range 1000 { // a pipe holds 64 of them
+		log(line)
+	}
+	if n, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ); err != nil || n == 0 || n%1000 != 0 {
+		t.Errorf("%d bytes in the pipe, %v: want whole lines", n, err)
+	}
+	log = logger(io.Discard)
+	log("to something that is no file")
+}
