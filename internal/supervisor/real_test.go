@@ -97,7 +97,7 @@ func child(mode string) error {
 		if err := conn.Ready(strconv.Itoa(p.Pid)); err != nil {
 			return err
 		}
-		<-ctx.Done()
+		return conn.Serve(ctx, func(context.Context, string, []byte) ([]byte, error) { return nil, nil })
 	case "listen":
 		fd, ok := conn.FD("tcp")
 		if !ok {
@@ -133,6 +133,21 @@ func child(mode string) error {
 			fmt.Fprintln(c, os.Getpid())
 			c.Close()
 		}
+	case "store": // is killed before PID 1 can have looked at what it stored
+		if fd, ok := conn.FD("null"); ok {
+			if err := unix.Fstat(fd, new(unix.Stat_t)); err != nil {
+				return err
+			}
+			if err := conn.Ready("has it"); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return nil
+		}
+		if err := conn.StoreFD("null", 0); err != nil {
+			return err
+		}
+		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	case "tty":
 		tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 		if err != nil {
@@ -463,6 +478,56 @@ func TestListenerSurvivesKill(t *testing.T) {
 	client.Wait()
 	if connects == 0 || len(answered) == 0 {
 		t.Errorf("%d connects, answers of %d processes", connects, len(answered))
+	}
+}
+
+func TestWhatADyingProcessStoredIsKept(t *testing.T) {
+	b := boot(t, spec("s", "store"))
+	if err := b.Start(b.limit(), "s"); err == nil {
+		t.Error("the first process is ready")
+	}
+	if got := b.up("s").Status; got != "has it" {
+		t.Errorf("status %q", got)
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	after := spec("c", "echo")
+	after.After = []string{"a"}
+	b := boot(t, spec("a", "echo"), spec("b", "family"), after)
+	ctx := b.limit()
+	var wait sync.WaitGroup
+	for i := range 4 {
+		wait.Go(func() {
+			name := string("abc"[i%3])
+			for k := range 12 {
+				var err error
+				switch (i + k) % 5 {
+				case 0:
+					err = b.Start(ctx, name)
+				case 1:
+					err = b.Restart(ctx, name)
+				case 2:
+					_, err = b.Call(ctx, name, "status", nil)
+				case 3:
+					err = b.Stop(ctx, name)
+				case 4:
+					// The number is the present one's, or was a moment ago;
+					// there are 4 million others before it comes again.
+					if pid := b.service(name).PID; pid != 0 {
+						syscall.Kill(pid, syscall.SIGKILL)
+					}
+				}
+				// They disturb each other, but none waits for ever.
+				if errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s, step %d: %v", name, k, err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	for _, name := range []string{"a", "b", "c"} {
+		b.up(name)
 	}
 }
 

@@ -151,10 +151,16 @@ func (s *Supervisor) Start(ctx context.Context, name string) error {
 // Stop stops a service and waits until it is, or ctx ends. Nothing but Start
 // and Restart starts it again. A oneshot that is done stays so.
 func (s *Supervisor) Stop(ctx context.Context, name string) error {
-	if err := s.act(name, s.stop); err != nil {
+	var gen int
+	err := s.act(name, func(sv *service) error {
+		gen = sv.gen
+		return s.stop(sv)
+	})
+	if err != nil {
 		return err
 	}
-	return s.await(ctx, name, func(sv *service) (bool, error) { return sv.process == nil, nil })
+	// Somebody may start it again before this caller has its turn.
+	return s.await(ctx, name, func(sv *service) (bool, error) { return sv.process == nil || sv.gen != gen, nil })
 }
 
 // Restart is Stop and Start, with the wait of Start.

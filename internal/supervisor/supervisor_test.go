@@ -415,6 +415,26 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+func TestStopThatIsOvertakenByAStart(t *testing.T) {
+	l := &supervisortest.Launcher{Deaf: func(_ string, s syscall.Signal) bool { return s == syscall.SIGTERM }}
+	inBox(t, supervisor.Options{}, l, []supervisor.Spec{{Name: "s"}}, func(b *box) {
+		stopped, started := make(chan error), make(chan error)
+		go func() { stopped <- b.Stop(b.t.Context(), "s") }()
+		synctest.Wait()
+		go func() { started <- b.Start(b.t.Context(), "s") }()
+		synctest.Wait()
+		b.l.Process("s").Exit(0)
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		b.wantStarted("s", "s")
+		b.l.Process("s").Ready()
+		if err := <-started; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestStartTellsWhy(t *testing.T) {
 	specs := []supervisor.Spec{{Name: "s"}, {Name: "needs", Needs: []string{"s"}}}
 	inBox(t, supervisor.Options{}, nil, specs, func(b *box) {
