@@ -63,17 +63,17 @@ func main() {
 	var (
 		check   = flag.Bool("check", false, "only check the zero-filled memory")
 		mips    = flag.String("mips", "GOOS=linux GOARCH=mips GOMIPS=softfloat CGO_ENABLED=0", "build `environment`")
-		gcflags = flag.String("gcflags", "-gcflags=all=-l", "compiler `flags`")
+		goflags = flag.String("flags", "-gcflags=all=-l", "`flags` of go build, separated by blanks")
 		block   = flag.String("block", "128K", "squashfs block `size`")
 	)
 	flag.Parse()
-	if err := run(flag.Arg(0), *check, strings.Fields(*mips), *gcflags, *block); err != nil {
+	if err := run(flag.Arg(0), *check, strings.Fields(*mips), strings.Fields(*goflags), *block); err != nil {
 		fmt.Fprintln(os.Stderr, "size:", err)
 		os.Exit(1)
 	}
 }
 
-func run(gw string, checkOnly bool, env []string, gcflags, block string) error {
+func run(gw string, checkOnly bool, env, goflags []string, block string) error {
 	zero, err := zeroFilled(gw)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func run(gw string, checkOnly bool, env []string, gcflags, block string) error {
 	defer os.RemoveAll(dir)
 	measure := func(tags string) (raw, packed int64, err error) {
 		bin := filepath.Join(dir, "gw")
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, gcflags, "-ldflags=-s -w -buildid=", "-o", bin, "./cmd/gwinit")
+		cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags=-s -w -buildid=", "-o", bin}, goflags, []string{"./cmd/gwinit"})...)
 		cmd.Env = append(os.Environ(), env...)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err != nil {
@@ -129,7 +129,7 @@ func run(gw string, checkOnly bool, env []string, gcflags, block string) error {
 	}
 	left := mtdimage.RootfsSize>>10 - int(packed>>10)
 	fmt.Printf("left in the partition: %d KiB; budgeted: %d KiB\n", left, sum)
-	return perPackage(dir, env, gcflags)
+	return perPackage(dir, env, goflags)
 }
 
 // zeroFilled adds up .bss and .noptrbss of an ELF file, in bytes.
@@ -169,9 +169,9 @@ func pack(bin, block string) (raw, packed int64, err error) {
 }
 
 // perPackage prints the packages with the most code and data, uncompressed.
-func perPackage(dir string, env []string, gcflags string) error {
+func perPackage(dir string, env, goflags []string) error {
 	bin := filepath.Join(dir, "gw.syms")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", gcflags, "-o", bin, "./cmd/gwinit")
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-buildvcs=false", "-o", bin}, goflags, []string{"./cmd/gwinit"})...)
 	cmd.Env = append(os.Environ(), env...)
 	if b, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build with symbols: %w\n%s", err, b)
