@@ -223,6 +223,10 @@ func (m *Machine) boot(ctx context.Context, unplugged bool) error {
 	if err != nil {
 		return fmt.Errorf("board: qmp: %w", err)
 	}
+	trace, err := os.OpenFile(m.TracePath(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return errors.Join(fmt.Errorf("board: %w", err), conn.Close())
+	}
 	p := &power{exited: make(chan struct{})}
 	p.cmd = exec.Command("qemu-system-mips", m.args()...)
 	p.cmd.ExtraFiles = []*os.File{theirs}
@@ -233,7 +237,7 @@ func (m *Machine) boot(ctx context.Context, unplugged bool) error {
 	stdout, err2 := p.cmd.StdoutPipe()
 	stderr, err3 := p.cmd.StderrPipe()
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return errors.Join(fmt.Errorf("board: %w", err), conn.Close())
+		return errors.Join(fmt.Errorf("board: %w", err), conn.Close(), trace.Close())
 	}
 	m.console.attach(stdin)
 	p.stdin = stdin
@@ -249,11 +253,12 @@ func (m *Machine) boot(ctx context.Context, unplugged bool) error {
 		err := p.cmd.Start()
 		started <- err
 		if err != nil {
+			trace.Close()
 			return
 		}
 		var readers sync.WaitGroup
 		readers.Go(func() { _, _ = io.Copy(m.console, stdout) })
-		readers.Go(func() { m.readStderr(p, stderr) })
+		readers.Go(func() { m.readStderr(p, stderr, trace) })
 		readers.Wait()
 		_ = p.cmd.Wait() // a kill is how most of them end
 	}()
@@ -317,13 +322,15 @@ func (q *qmp) setLink(up bool) error {
 
 // readStderr takes what QEMU prints there: traces, what plugins say, and
 // complaints.
-func (m *Machine) readStderr(p *power, r io.Reader) {
+func (m *Machine) readStderr(p *power, r io.Reader, trace io.WriteCloser) {
+	defer trace.Close()
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		line := lines.Text()
 		if baud, ok := parseTrace(line); ok {
 			if baud.Divisor > consoleDivisors {
 				m.tellBaud(baud)
+				fmt.Fprintln(trace, line)
 			}
 			continue
 		}
@@ -375,6 +382,10 @@ func (m *Machine) Transcript() string { return m.console.Transcript() }
 // RadioPath is the unix socket that the gateway's second UART is. QEMU listens
 // on it while the machine is on; who connects is the radio.
 func (m *Machine) RadioPath() string { return filepath.Join(m.run, "radio") }
+
+// TracePath is a file that gets QEMU's trace line of each setting of the radio
+// UART's divisor, for a radio simulator in another process.
+func (m *Machine) TracePath() string { return filepath.Join(m.run, "trace") }
 
 // SetLink plugs the network cable in or pulls it out.
 func (m *Machine) SetLink(up bool) error {
