@@ -64,7 +64,7 @@ func child(mode string) error {
 	case "talk":
 		fmt.Println("on stdout")
 		fmt.Fprint(os.Stderr, "on stderr\n", strings.Repeat("long ", 400), "\nthe last words")
-		os.Exit(9)
+		syscall.Exit(9) // without what -cover would print behind the last words
 	case "environment":
 		wd, err := os.Getwd()
 		if err != nil {
