@@ -270,14 +270,14 @@ func (p *Port) setBaseBaud(base int) error {
 // driver's last close otherwise waits for them, 30 s when flow control holds
 // the line; Drain first where they matter. DTR and RTS stay as they are.
 func (p *Port) Close() error {
-	flushErr := p.FlushOutput()
+	var flushErr error
+	if n, err := p.Unsent(); err == nil && n > 0 { // an error: hung up
+		flushErr = p.FlushOutput()
+	}
 	if err := unix.Close(p.fd); err != nil {
 		return p.error("close", err)
 	}
 	p.fd = -1
-	if errors.Is(flushErr, unix.EIO) {
-		return nil // hung up: there was nothing to flush
-	}
 	return flushErr
 }
 

@@ -137,22 +137,7 @@ func runApplet(ctx context.Context, std applet.IO, args []string) error {
 	}
 	o := s.options
 	o.Open = s.opener.Open
-	first := true // of the opener's goroutine
-	o.UARTChanged = func(open bool, detail string) {
-		var err error
-		switch {
-		case open && first:
-			first = false
-			err = conn.Ready(detail)
-		case open:
-			err = conn.Status(detail)
-		default:
-			err = conn.Status("the UART is not open: " + detail)
-		}
-		if err != nil {
-			log(err.Error())
-		}
-	}
+	o.UARTChanged = announcer(conn, log)
 	if fd, ok := conn.FD(storedName); ok {
 		o.Listener = fd
 	}
@@ -191,6 +176,32 @@ func runApplet(ctx context.Context, std applet.IO, args []string) error {
 		err = errors.Join(err, s.opener.Rearm(context.WithoutCancel(ctx)))
 	}
 	return err
+}
+
+// supervisor is what announcer needs of a notify.Conn.
+type supervisor interface {
+	Ready(status string) error
+	Status(text string) error
+}
+
+// announcer returns what tells PID 1 of the UART. The first attempt to open it
+// makes the service ready, whatever came of it: with a broken UART its job is
+// to say so to whoever connects, and what is started after the bridge (the
+// network) must not wait for a radio (INV 11).
+func announcer(s supervisor, log func(string)) func(open bool, detail string) {
+	first := true
+	return func(open bool, detail string) {
+		if !open {
+			detail = "the UART is not open: " + detail
+		}
+		tell := s.Status
+		if first {
+			tell, first = s.Ready, false
+		}
+		if err := tell(detail); err != nil {
+			log(err.Error())
+		}
+	}
 }
 
 // errMethod is the answer to a call that nobody knows.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,4 +121,26 @@ func TestLoggerNeverWaits(t *testing.T) {
 	}
 	log = logger(io.Discard)
 	log("to something that is no file")
+}
+
+type fakeSupervisor struct{ said []string }
+
+func (f *fakeSupervisor) Ready(s string) error { f.said = append(f.said, "ready "+s); return nil }
+
+func (f *fakeSupervisor) Status(s string) error { f.said = append(f.said, s); return errors.New("gone") }
+
+func TestAnnouncer(t *testing.T) {
+	var f fakeSupervisor
+	var logged []string
+	changed := announcer(&f, func(s string) { logged = append(logged, s) })
+	changed(false, "no such file")
+	changed(true, "ttyS1 at 460800 baud")
+	changed(false, "it hung up")
+	want := []string{"ready the UART is not open: no such file", "ttyS1 at 460800 baud", "the UART is not open: it hung up"}
+	if !slices.Equal(f.said, want) {
+		t.Errorf("said %q, want %q", f.said, want)
+	}
+	if len(logged) != 2 {
+		t.Errorf("logged %q", logged)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -22,7 +23,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gwinit/internal/applet"
 	"gwinit/internal/kernelbridge/kernelbridgetest"
+	"gwinit/internal/notify"
 	"gwinit/internal/radiolock"
 	"gwinit/internal/tty"
 )
@@ -790,6 +793,124 @@ func TestNoAllocation(t *testing.T) {
 		t.Errorf("%d allocations for %d frames", n, frames)
 	}
 	runtime.KeepAlive(c)
+}
+
+// An XOFF from before a connect holds nobody: one noise byte would wedge a network.
+func TestOldXOFF(t *testing.T) {
+	g := start(t, func(g *gateway, _ *Options) { g.opener.Flow = "sw" }).open()
+	g.radioSays([]byte{0x13, 'x'})
+	g.until("discard", func() bool { return g.status().Discarded == 1 }) // the x; the XOFF was obeyed
+	c := g.client()
+	write(t, c, []byte("go"))
+	if got := g.radioHears(2); string(got) != "go" {
+		t.Errorf("radio heard %q", got)
+	}
+}
+
+// TestService runs the command as PID 1 does, over kill -9.
+func TestService(t *testing.T) {
+	if dev := os.Getenv("BRIDGE_TEST_SERVICE"); dev != "" {
+		ctx, cancel := signal.NotifyContext(context.Background(), unix.SIGTERM)
+		defer cancel()
+		a := Applet()
+		os.Exit(a.Execute(ctx, applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr},
+			[]string{"-device", dev, "-port", os.Getenv("BRIDGE_TEST_PORT"), "-flow", "none", "-bind", "127.0.0.1"}))
+	}
+	free, at, _, err := listen(netip.MustParseAddr("127.0.0.1"), 0, -1, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(free)
+	g := &gateway{t: t, root: t.TempDir()}
+	g.device = filepath.Join(g.root, "ttyS1")
+	g.plug()
+
+	var stored []notify.Stored
+	defer func() {
+		for _, s := range stored {
+			unix.Close(s.FD)
+		}
+	}()
+	var waiting *net.TCPConn
+	for round := range 3 {
+		ours, theirs, err := notify.Pair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		child := exec.Command(os.Args[0], "-test.run=^TestService$")
+		child.Env = append(os.Environ(), "BRIDGE_TEST_SERVICE="+g.device, "BRIDGE_TEST_PORT="+strconv.Itoa(int(at.Port())))
+		child.Env = append(child.Env, notify.Environ(3, stored)...)
+		child.ExtraFiles = []*os.File{os.NewFile(uintptr(theirs), "notify")}
+		for _, s := range stored {
+			dup, err := unix.FcntlInt(uintptr(s.FD), unix.F_DUPFD_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			child.ExtraFiles = append(child.ExtraFiles, os.NewFile(uintptr(dup), s.Name))
+		}
+		child.Stderr = os.Stderr
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range child.ExtraFiles {
+			f.Close()
+		}
+		ready := false
+		g.until("readiness", func() bool {
+			buf := make([]byte, notify.MaxMessage)
+			n, fds, err := notify.Receive(ours, buf)
+			if err != nil {
+				return false // nothing yet
+			}
+			for _, fd := range fds {
+				stored = append(stored, notify.Stored{Name: storedName, FD: fd})
+			}
+			ready = ready || strings.Contains(string(buf[:n]), "READY=1")
+			return ready
+		})
+		if len(stored) != 1 {
+			t.Fatalf("round %d: %d sockets stored, want the one of the first round", round, len(stored))
+		}
+		if waiting != nil { // it connected while nobody was there
+			waiting.Close()
+		}
+		c := dial(t, at)
+		write(t, c, []byte{0x1a, byte(round)})
+		if got := g.radioHears(2); !bytes.Equal(got, []byte{0x1a, byte(round)}) {
+			t.Errorf("radio heard % x", got)
+		}
+		call, err := notify.AppendCall(nil, 7, "status", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := notify.SendCall(ours, call); err != nil {
+			t.Fatal(err)
+		}
+		var answer string
+		g.until("answer", func() bool {
+			buf := make([]byte, notify.MaxMessage)
+			n, _, err := notify.Receive(ours, buf)
+			answer = string(buf[:max(n, 0)])
+			return err == nil
+		})
+		if !strings.HasPrefix(answer, "REPLY=7\n") || !strings.Contains(answer, c.LocalAddr().String()) {
+			t.Errorf("status: %q", answer)
+		}
+		if round < 2 {
+			child.Process.Kill()
+			child.Wait()
+			waiting = dial(t, at) // is not refused
+		} else {
+			child.Process.Signal(unix.SIGTERM)
+			ends(t, c)
+			c.Close()
+			if err := child.Wait(); err != nil {
+				t.Errorf("after SIGTERM: %v", err)
+			}
+		}
+		c.Close()
+		unix.Close(ours)
+	}
 }
 
 // TestKilled starts bridges as processes of their own and kills them.
