@@ -127,7 +127,10 @@ type fakeSupervisor struct{ said []string }
 
 func (f *fakeSupervisor) Ready(s string) error { f.said = append(f.said, "ready "+s); return nil }
 
-func (f *fakeSupervisor) Status(s string) error { f.said = append(f.said, s); return errors.New("gone") }
+func (f *fakeSupervisor) Status(s string) error {
+	f.said = append(f.said, s)
+	return errors.New("gone")
+}
 
 func TestAnnouncer(t *testing.T) {
 	var f fakeSupervisor
