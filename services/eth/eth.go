@@ -61,7 +61,10 @@ type Options struct {
 // Service is the network of one interface.
 type Service struct {
 	opt Options
-	cfg config.Network
+	// Of Run's goroutine.
+	cfg       config.Network
+	changed   <-chan struct{} // nil: not subscribed
+	watchSaid bool            // why not was logged
 
 	// mu guards what follows, and is held while a setup is applied, so that
 	// there is one at a time.
@@ -71,6 +74,7 @@ type Service struct {
 	cur     setup
 	lease   *dhcp.Lease
 	dirty   bool // cur could not be applied in full
+	retryAt time.Time
 	lastErr string
 }
 
@@ -126,48 +130,59 @@ func (s *Service) Run(ctx context.Context) error {
 	s.writeHosts(netip.Addr{})
 	s.loopback()
 
-	var changed <-chan struct{}
 	tick := time.NewTicker(retryEvery)
 	defer tick.Stop()
 	said := false
 	for {
-		if changed == nil {
-			var err error
-			if changed, err = s.opt.Kernel.Watch(ctx); err != nil {
-				// Every link is looked at regularly anyway (INV 11).
-				s.opt.Log(err.Error())
-			}
-		}
+		s.subscribe(ctx)
 		link, err := s.opt.Kernel.Link(s.opt.Interface)
 		if err == nil {
 			said = false
-			changed = s.runLink(ctx, link, changed)
+			s.runLink(ctx, link)
 		} else if !said {
 			said = true
 			s.opt.Log(fmt.Sprintf("%v; waiting for it", err))
 		}
 		select {
 		case <-ctx.Done():
-			if changed != nil {
-				for range changed { // until its goroutine is gone
+			if s.changed != nil {
+				for range s.changed { // until its goroutine is gone
 				}
 			}
 			return nil
-		case _, ok := <-changed:
+		case _, ok := <-s.changed:
 			if !ok {
-				changed = nil
-				s.wait(ctx, tick.C)
+				s.changed = nil
 			}
 		case <-tick.C:
 		}
 	}
 }
 
-// wait waits for the next tick.
-func (s *Service) wait(ctx context.Context, tick <-chan time.Time) {
+// subscribe makes sure that link changes are notified. Without it the link is
+// looked at every few seconds (INV 11).
+func (s *Service) subscribe(ctx context.Context) {
+	if s.changed != nil || ctx.Err() != nil {
+		return
+	}
+	changed, err := s.opt.Kernel.Watch(ctx)
+	if err != nil {
+		if !s.watchSaid {
+			s.watchSaid = true
+			s.opt.Log(err.Error())
+		}
+		return
+	}
+	s.changed, s.watchSaid = changed, false
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-tick:
+	case <-timer.C:
 	}
 }
 
@@ -182,15 +197,15 @@ func (s *Service) loopback() {
 	}
 }
 
-// runLink looks after the interface until it is gone or ctx ends. It returns
-// the channel it was given, or nil once that was closed.
-func (s *Service) runLink(ctx context.Context, link netdev.Link, changed <-chan struct{}) <-chan struct{} {
+// runLink looks after the interface until it is gone or ctx ends.
+func (s *Service) runLink(ctx context.Context, link netdev.Link) {
 	s.setSysctl("net/ipv6/conf/"+link.Name+"/accept_ra", "2")
 	if err := s.bringUp(ctx, &link); err != nil {
 		s.mu.Lock()
 		s.note(err)
 		s.mu.Unlock()
-		return changed
+		pause(ctx, retryEvery)
+		return
 	}
 	defer func() {
 		s.mu.Lock()
@@ -228,30 +243,35 @@ func (s *Service) runLink(ctx context.Context, link netdev.Link, changed <-chan 
 			client.Carrier(true)
 		}
 	}
-	if !link.Carrier {
-		s.opt.Log(link.Name + ": no cable")
-	}
-
 	look := time.NewTimer(lookEvery)
 	defer look.Stop()
+	said := false
 	for {
-		look.Reset(s.again())
+		wait := s.again()
+		if !link.Carrier && !said { // a link needs a few seconds to come up
+			wait = retryEvery
+		}
+		if s.subscribe(ctx); s.changed == nil {
+			wait = retryEvery
+		}
+		look.Reset(wait)
 		select {
 		case <-ctx.Done():
-			return changed
-		case _, ok := <-changed:
+			return
+		case _, ok := <-s.changed:
 			if !ok {
-				if ctx.Err() == nil {
-					s.opt.Log("link notifications ended")
-				}
-				return nil
+				s.changed = nil
 			}
 		case <-look.C:
+			if !link.Carrier && !said {
+				said = true
+				s.opt.Log(link.Name + ": no cable")
+			}
 		}
 		now, err := s.opt.Kernel.Link(s.opt.Interface)
 		if errors.Is(err, netdev.ErrNoLink) || err == nil && now.Index != link.Index {
 			s.opt.Log(link.Name + " is gone")
-			return changed
+			return
 		}
 		if err != nil {
 			s.opt.Log(err.Error())
@@ -271,7 +291,7 @@ func (s *Service) moved(before, now netdev.Link, client *dhcp.Client) {
 		// Routes went with the link; the address did not. The loop
 		// applies both.
 		s.mu.Lock()
-		s.dirty = true
+		s.dirty, s.retryAt = true, time.Time{}
 		s.mu.Unlock()
 	}
 	switch {
@@ -363,7 +383,7 @@ func (s *Service) note(err error) {
 	if err != nil {
 		text = err.Error()
 	}
-	s.dirty = err != nil
+	s.dirty, s.retryAt = err != nil, time.Now().Add(retryEvery)
 	if text != "" && text != s.lastErr {
 		s.opt.Log(text)
 	}
@@ -375,11 +395,11 @@ func (s *Service) note(err error) {
 func (s *Service) again() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dirty {
+	if s.dirty && !time.Now().Before(s.retryAt) {
 		s.applyLocked(s.cur)
 	}
 	if s.dirty {
-		return retryEvery
+		return time.Until(s.retryAt)
 	}
 	return lookEvery
 }

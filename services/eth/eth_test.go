@@ -1,0 +1,374 @@
+package eth
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gwinit/internal/api"
+	"gwinit/internal/config"
+	"gwinit/internal/netdev"
+	"gwinit/internal/netdev/netdevtest"
+	"gwinit/services/eth/dhcp"
+	"gwinit/services/eth/dhcp/dhcptest"
+)
+
+var server = dhcptest.Server{
+	ID: netip.MustParseAddr("10.0.0.1"), Addr: netip.MustParseAddr("10.0.0.50"), Lease: time.Hour,
+}
+
+// lab is a Service on a fake kernel, in a synctest bubble.
+type lab struct {
+	*Service
+	t      *testing.T
+	root   string
+	kernel *netdevtest.Kernel
+	net    *dhcptest.Net
+
+	mu  sync.Mutex
+	log []string
+}
+
+// run starts the service; prepare may be nil.
+func run(t *testing.T, files map[string]string, prepare func(*lab, *Options), test func(*lab)) {
+	root := t.TempDir()
+	for _, dir := range []string{"run", "userdata/etc"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := &lab{t: t, root: root, kernel: netdevtest.New(), net: dhcptest.New()}
+		l.net.Serve(server.Answer)
+		l.kernel.Add("eth0", netdev.MAC{2, 0, 0, 0, 0, 9})
+		opt := Options{
+			Root: root, Kernel: l.kernel,
+			Transport:   func(netdev.Link) dhcp.Transport { return l.net },
+			SetHostname: func(string) error { return nil },
+			Userdata:    func() bool { return true },
+			Random: func(_ context.Context, b []byte) error {
+				copy(b, []byte{0xaa, 0xbb, 0xcc, 0xdd, 0xee})
+				return nil
+			},
+			Log: func(line string) {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.log = append(l.log, line)
+			},
+		}
+		if prepare != nil {
+			prepare(l, &opt)
+		}
+		l.Service = New(opt)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() { done <- l.Run(ctx) }()
+		test(l)
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if n := l.net.Open(); n != 0 {
+			t.Errorf("%d sockets left open", n)
+		}
+	})
+}
+
+// after lets d pass and returns the status then.
+func (l *lab) after(d time.Duration) api.Network {
+	time.Sleep(d)
+	synctest.Wait()
+	return l.Status()
+}
+
+// count tells how many log lines hold part.
+func (l *lab) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, line := range l.log {
+		if strings.Contains(line, part) {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *lab) bound() {
+	l.t.Helper()
+	if n := l.after(time.Second); n.State != "bound" || !slices.Equal(n.Addresses, []string{"10.0.0.50/24"}) || n.Gateway != "10.0.0.1" {
+		l.t.Fatalf("not bound: %+v\n%s", n, strings.Join(l.log, "\n"))
+	}
+}
+
+func TestMACIsMadeOnce(t *testing.T) {
+	run(t, nil, nil, func(l *lab) {
+		l.bound()
+		if n := l.Status(); n.MAC != "02:aa:bb:cc:dd:ee" {
+			t.Errorf("MAC %s", n.MAC)
+		}
+		if got := file(t, l.root, macFile); got != "02:aa:bb:cc:dd:ee\n" {
+			t.Errorf("file %q", got)
+		}
+		// Applied while the link is down, which is what the driver wants.
+		calls := l.kernel.Calls()
+		if !slices.Equal(calls[:3], []string{"up true", "mac 02:aa:bb:cc:dd:ee", "up true"}) { // the first is lo
+			t.Errorf("calls %q", calls)
+		}
+	})
+}
+
+func TestMAC(t *testing.T) {
+	none := errors.New("no entropy")
+	tests := []struct {
+		name    string
+		stored  string
+		prepare func(*lab, *Options)
+		want    string
+		log     string
+	}{
+		{"stored", "02:01:02:03:04:05\n", nil, "02:01:02:03:04:05", ""},
+		{"link is up already", "02:01:02:03:04:05\n", func(l *lab, _ *Options) { _ = l.kernel.SetUp(2, true) }, "02:01:02:03:04:05", ""},
+		{"no userdata", "", func(_ *lab, o *Options) { o.Userdata = func() bool { return false } }, "02:00:00:00:00:09", ""},
+		{
+			"no entropy", "", func(_ *lab, o *Options) { o.Random = func(context.Context, []byte) error { return none } },
+			"02:00:00:00:00:09", "make a MAC: no entropy",
+		},
+		{
+			"driver refuses", "02:01:02:03:04:05\n", func(l *lab, _ *Options) { l.kernel.Fail("SetMAC", errors.New("busy")) },
+			"02:00:00:00:00:09", "busy; keeping 02:00:00:00:00:09",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var files map[string]string
+			if tt.stored != "" {
+				files = map[string]string{macFile: tt.stored}
+			}
+			run(t, files, tt.prepare, func(l *lab) {
+				l.bound()
+				if n := l.Status(); n.MAC != tt.want {
+					t.Errorf("MAC %s, want %s", n.MAC, tt.want)
+				}
+				if tt.log != "" && l.count(tt.log) != 1 {
+					t.Errorf("log %q", l.log)
+				}
+			})
+		})
+	}
+}
+
+func TestParseMAC(t *testing.T) {
+	for text, want := range map[string]string{
+		"02:0a:FF:00:00:01": "02:0a:ff:00:00:01", "": "", "02:0a:ff:00:00": "", "02-0a-ff-00-00-01": "",
+		"01:00:5e:00:00:01": "", "00:00:00:00:00:00": "", "0g:00:00:00:00:01": "",
+	} {
+		mac, err := parseMAC(text)
+		if (err == nil) != (want != "") || err == nil && mac.String() != want {
+			t.Errorf("%q: %v, %v", text, mac, err)
+		}
+	}
+}
+
+// INV 10, 11: each step may fail, is said once, and is done when it can be.
+func TestFailingKernel(t *testing.T) {
+	for _, method := range []string{"Link", "SetUp", "SetAddr", "SetRoutes", "Watch"} {
+		t.Run(method, func(t *testing.T) {
+			run(t, nil, func(l *lab, _ *Options) { l.kernel.Fail(method, errors.New(method+" refused")) }, func(l *lab) {
+				l.after(time.Minute)
+				if n := l.count(method + " refused"); n < 1 || n > 2 {
+					t.Errorf("said %d times: %q", n, l.log)
+				}
+				l.kernel.Fail(method, nil)
+				if n := l.after(40 * time.Second); n.State != "bound" || n.Gateway != "10.0.0.1" || len(l.kernel.Routes("eth0")) != 1 || len(n.Addresses) != 1 {
+					t.Errorf("%+v, routes %v", n, l.kernel.Routes("eth0"))
+				}
+			})
+		})
+	}
+}
+
+func TestNotificationsEnd(t *testing.T) {
+	run(t, nil, nil, func(l *lab) {
+		l.bound()
+		l.kernel.Fail("Watch", errors.New("no memory"))
+		l.kernel.Unwatch(nil)
+		l.bound()
+		if l.after(time.Minute); l.count("no memory") != 1 {
+			t.Errorf("log %q", l.log)
+		}
+		l.kernel.Fail("Watch", nil)
+		l.after(10 * time.Second)
+		l.kernel.Plug("eth0", false)
+		if n := l.after(10 * time.Millisecond); n.State != "no-carrier" {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+func TestFlapTooShortToSee(t *testing.T) {
+	run(t, nil, nil, func(l *lab) {
+		l.bound()
+		l.net.Take()
+		l.kernel.Flap("eth0")
+		l.after(2 * time.Second)
+		sent := l.net.Take()
+		if len(sent) != 1 || sent[0].String() != "REQUEST packet 255.255.255.255 want 10.0.0.50" {
+			t.Errorf("sent %v", sent)
+		}
+	})
+}
+
+func TestFallbackAndBack(t *testing.T) {
+	files := map[string]string{"userdata/etc/eth0.bak": "IPADDR=10.9.0.7\nNETMASK=255.255.0.0\nGATEWAY=10.9.0.1\n"}
+	run(t, files, func(l *lab, _ *Options) { l.net.Serve(nil) }, func(l *lab) {
+		if n := l.after(9 * time.Second); n.State != "asking" || len(n.Addresses) != 0 {
+			t.Errorf("after 9 s: %+v", n)
+		}
+		n := l.after(2 * time.Second)
+		if n.State != "fallback" || n.Method != "fallback" || !slices.Equal(n.Addresses, []string{"10.9.0.7/16"}) || n.Gateway != "10.9.0.1" {
+			t.Errorf("after 11 s: %+v", n)
+		}
+		l.net.Serve(server.Answer)
+		l.after(40 * time.Second)
+		l.bound()
+		// The lease ends unrenewed: from the start again.
+		l.net.Serve(nil)
+		if n := l.after(2 * time.Hour); n.State != "fallback" || !slices.Equal(n.Addresses, []string{"10.9.0.7/16"}) {
+			t.Errorf("after the lease: %+v", n)
+		}
+		if l.count("lost: the lease ended unrenewed") != 1 {
+			t.Errorf("log %q", l.log)
+		}
+	})
+}
+
+// INV 10: no cable for an hour, then one.
+func TestNoCable(t *testing.T) {
+	run(t, nil, func(l *lab, _ *Options) { l.kernel.Plug("eth0", false) }, func(l *lab) {
+		if n := l.after(time.Hour); n.State != "no-carrier" || n.Carrier || len(l.net.Take()) != 0 {
+			t.Errorf("%+v", n)
+		}
+		if l.count("no cable") != 1 {
+			t.Errorf("log %q", l.log)
+		}
+		l.kernel.Plug("eth0", true)
+		l.bound()
+	})
+}
+
+func TestInterfaceGoesAndComes(t *testing.T) {
+	run(t, nil, func(l *lab, _ *Options) { l.kernel.Remove("eth0") }, func(l *lab) {
+		if n := l.after(time.Hour); n.State != "down" || n.MAC != "" || l.count("waiting for it") != 1 {
+			t.Errorf("%+v, %q", n, l.log)
+		}
+		for range 3 {
+			l.kernel.Add("eth0", netdev.MAC{2, 9})
+			l.bound()
+			l.kernel.Remove("eth0")
+			if n := l.after(time.Second); n.State != "down" || len(n.Addresses) != 0 {
+				t.Errorf("gone: %+v", n)
+			}
+		}
+	})
+}
+
+func TestMTU(t *testing.T) {
+	small := server
+	small.Options = map[uint8][]byte{26: {5, 120}}
+	run(t, nil, func(l *lab, _ *Options) { l.net.Serve(small.Answer) }, func(l *lab) {
+		l.bound()
+		if link, _ := l.kernel.Link("eth0"); link.MTU != 1400 {
+			t.Errorf("MTU %d", link.MTU)
+		}
+		l.net.Serve(server.Answer)
+		l.kernel.Flap("eth0")
+		l.after(2 * time.Second)
+		if link, _ := l.kernel.Link("eth0"); link.MTU != 1500 {
+			t.Errorf("MTU %d where the server says nothing", link.MTU)
+		}
+	})
+}
+
+func TestUsable(t *testing.T) {
+	tests := []struct {
+		name          string
+		addr, gateway string
+		ok            bool
+		wantGateway   string
+		onLink        bool
+		problem       string
+	}{
+		{"fits", "10.0.0.5/24", "10.0.0.1", true, "10.0.0.1", false, ""},
+		{"no gateway", "10.0.0.5/24", "", true, "", false, ""},
+		{"point to point", "10.0.0.0/31", "10.0.0.1", true, "10.0.0.1", false, ""},
+		{"one host", "10.0.0.5/32", "10.0.0.1", true, "10.0.0.1", true, "gateway 10.0.0.1 is not in 10.0.0.5/32"},
+		{"gateway elsewhere", "10.0.0.5/24", "10.0.1.1", true, "10.0.1.1", true, "gateway 10.0.1.1 is not in 10.0.0.0/24"},
+		{"gateway is the box", "10.0.0.5/24", "10.0.0.5", true, "", false, "gateway 10.0.0.5 cannot be one"},
+		{"gateway is the network", "10.0.0.5/24", "10.0.0.0", true, "", false, "gateway 10.0.0.0 is no host"},
+		{"gateway is everybody", "10.0.0.5/24", "10.0.0.255", true, "", false, "gateway 10.0.0.255 is no host"},
+		{"address of the network", "10.0.0.0/24", "10.0.0.1", false, "", false, "is the network's own"},
+		{"broadcast", "10.0.3.255/22", "10.0.0.1", false, "", false, "is the broadcast address"},
+		{"loopback", "127.0.0.5/24", "", false, "", false, "none that a host can have"},
+		{"multicast", "224.0.0.5/24", "", false, "", false, "none that a host can have"},
+		{"no mask", "10.0.0.5/0", "", false, "", false, "none that a host can have"},
+		{"IPv6", "2001:db8::5/64", "", false, "", false, "no IPv4 address"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &config.Static{Addr: netip.MustParsePrefix(tt.addr)}
+			if tt.gateway != "" {
+				c.Gateway = netip.MustParseAddr(tt.gateway)
+			}
+			st, problems := usable(c)
+			if (st != nil) != tt.ok {
+				t.Fatalf("usable %v, %q", st, problems)
+			}
+			if text := strings.Join(problems, "\n"); tt.problem == "" && text != "" || !strings.Contains(text, tt.problem) {
+				t.Errorf("problems %q, want %q", text, tt.problem)
+			}
+			if st == nil {
+				return
+			}
+			got := ""
+			if st.Gateway.IsValid() {
+				got = st.Gateway.String()
+			}
+			if got != tt.wantGateway || st.onLink != tt.onLink {
+				t.Errorf("gateway %q, on link %v", got, st.onLink)
+			}
+		})
+	}
+	if st, problems := usable(nil); st != nil || problems != nil {
+		t.Errorf("nothing configured: %v, %q", st, problems)
+	}
+}
+
+func TestRandom(t *testing.T) {
+	a, b := make([]byte, 16), make([]byte, 16)
+	if err := errors.Join(random(t.Context(), a), random(t.Context(), b)); err != nil {
+		t.Fatal(err)
+	}
+	if string(a) == string(b) {
+		t.Error("twice the same")
+	}
+}
+
+func TestMounted(t *testing.T) {
+	if mounted(t.TempDir()) || mounted("/nowhere") || !mounted("/proc") {
+		t.Error("a folder, what is not there, or /proc")
+	}
+}
