@@ -39,8 +39,8 @@ type Applet struct {
 	Group   Group
 	Summary string // one line, no full stop, for the list that `gw` prints
 	Usage   string // what -h prints: synopsis, then options, a line each
-	// OwnH marks the few commands whose -h has meant something else for
-	// fifty years (df, du, free, ls): only --help prints their usage.
+	// OwnH marks the few commands that are called with nothing but an -h of
+	// their own (df, du, free, ls): only --help prints their usage.
 	OwnH bool
 	// Run does the work; args does not hold the name. It returns nil,
 	// an Exit, or an error that the dispatcher prints behind the name.
@@ -65,7 +65,8 @@ func Usagef(format string, a ...any) error { return UsageError(fmt.Sprintf(forma
 // Execute runs a with args and returns the process exit status:
 // 0, the status of an Exit, 2 for a wrong call and 1 for any other error.
 func (a *Applet) Execute(ctx context.Context, std IO, args []string) int {
-	if len(args) > 0 && (args[0] == "--help" || args[0] == "-help" || args[0] == "-h" && !a.OwnH) {
+	// An -h among other arguments is the command's own (grep -h TEXT FILE...).
+	if len(args) > 0 && (args[0] == "--help" || args[0] == "-help" || args[0] == "-h" && len(args) == 1 && !a.OwnH) {
 		fmt.Fprintf(std.Out, "%s - %s\n\n%s\n", a.Name, a.Summary, strings.TrimSpace(a.Usage))
 		return 0
 	}

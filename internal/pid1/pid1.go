@@ -32,7 +32,7 @@ import (
 )
 
 // logName is PID 1 in the log.
-const logName = "gwinit"
+const logName = supervisor.LogName
 
 // gcPercent keeps the garbage of PID 1 and, by the environment, of every
 // service near 1 MiB: Go would otherwise let each heap grow to 4 MiB first,
