@@ -217,6 +217,9 @@ func TestRadioAndNetwork(t *testing.T) {
 			t.Fatal("the UART's divisor was not traced")
 		}
 	}
+	if b, err := os.ReadFile(m.TracePath()); err != nil || !strings.Contains(string(b), "serial_update_parameters speed=6400\n") {
+		t.Errorf("trace file: %v, %q", err, b)
+	}
 	radio, err := net.Dial("unix", m.RadioPath())
 	if err != nil {
 		t.Fatal(err)

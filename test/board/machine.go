@@ -330,7 +330,7 @@ func (m *Machine) readStderr(p *power, r io.Reader, trace io.WriteCloser) {
 		if baud, ok := parseTrace(line); ok {
 			if baud.Divisor > consoleDivisors {
 				m.tellBaud(baud)
-				fmt.Fprintln(trace, line)
+				fmt.Fprintf(trace, "serial_update_parameters speed=%d\n", qemuClock/baud.Divisor)
 			}
 			continue
 		}
@@ -383,8 +383,9 @@ func (m *Machine) Transcript() string { return m.console.Transcript() }
 // on it while the machine is on; who connects is the radio.
 func (m *Machine) RadioPath() string { return filepath.Join(m.run, "radio") }
 
-// TracePath is a file that gets QEMU's trace line of each setting of the radio
-// UART's divisor, for a radio simulator in another process.
+// TracePath is a file for a radio simulator in another process. It gets a line
+// "serial_update_parameters speed=N" for each setting of the radio UART's
+// divisor; N is 115200 by the divisor, as QEMU counts.
 func (m *Machine) TracePath() string { return filepath.Join(m.run, "trace") }
 
 // SetLink plugs the network cable in or pulls it out.

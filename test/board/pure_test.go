@@ -20,17 +20,16 @@ func TestParseTrace(t *testing.T) {
 		divisor, rate int
 		ok            bool
 	}{
-		{"115200 of 12.5 MHz", "4711@1764509300.1:serial_update_parameters speed=1066 parity=N data=8 stop=1", 108, 115740, true},
-		{"460800", "serial_update_parameters speed=4266 parity=N data=8 stop=1", 27, 462962, true},
-		{"691200", "serial_update_parameters speed=6400 parity=N data=8 stop=1", 18, 694444, true},
-		{"892857", "serial_update_parameters speed=8228 parity=N data=8 stop=1", 14, 892857, true},
-		{"38400, the last that is exact", "serial_update_parameters speed=353 parity=N data=8 stop=1", 326, 38343, true},
-		{"9600 is near", "serial_update_parameters speed=88 parity=N data=8 stop=1", 1302, 9600, true},
-		{"console", "serial_update_parameters speed=115200 parity=N data=8 stop=1", 1, 12500000, true},
-		{"the other wording", "serial_update_parameters baudrate=4266 parity=N", 27, 462962, true},
-		{"none", "serial_update_parameters speed=0 parity=N", 0, 0, false},
+		{"115200 of 12.5 MHz", "4711@1764509300.1:serial_update_parameters baudrate=1066 parity=N data=8 stop=1", 108, 115740, true},
+		{"460800", "serial_update_parameters baudrate=4266 parity=N data=8 stop=1", 27, 462962, true},
+		{"691200", "serial_update_parameters baudrate=6400 parity=N data=8 stop=1", 18, 694444, true},
+		{"892857", "serial_update_parameters baudrate=8228 parity=N data=8 stop=1", 14, 892857, true},
+		{"38400, the last that is exact", "serial_update_parameters baudrate=353 parity=N data=8 stop=1", 326, 38343, true},
+		{"9600 is near", "serial_update_parameters baudrate=88 parity=N data=8 stop=1", 1302, 9600, true},
+		{"console", "serial_update_parameters baudrate=115200 parity=N data=8 stop=1", 1, 12500000, true},
+		{"none", "serial_update_parameters baudrate=0 parity=N", 0, 0, false},
 		{"something else", "qemu-system-mips: warning: speed=4", 0, 0, false},
-		{"too large", "serial_update_parameters speed=99999999999999999999 ", 0, 0, false},
+		{"too large", "serial_update_parameters baudrate=99999999999999999999 ", 0, 0, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -45,7 +44,7 @@ func TestParseTrace(t *testing.T) {
 // Every divisor that a radio's rate gives comes back.
 func TestParseTraceExact(t *testing.T) {
 	for divisor := 1; divisor <= 330; divisor++ {
-		line := "serial_update_parameters speed=" + itoa(qemuClock/divisor) + " parity=N"
+		line := "serial_update_parameters baudrate=" + itoa(qemuClock/divisor) + " parity=N"
 		if got, ok := parseTrace(line); !ok || got.Divisor != divisor {
 			t.Errorf("divisor %d: got %+v %v", divisor, got, ok)
 		}
@@ -250,7 +249,7 @@ func TestEscape(t *testing.T) {
 // What QEMU prints is read by line; whatever it is, reading it ends in a
 // sensible value or none.
 func FuzzLines(f *testing.F) {
-	f.Add("serial_update_parameters speed=1066 parity=N")
+	f.Add("serial_update_parameters baudrate=1066 parity=N")
 	f.Add("  TCP[SYN_SENT]       9       127.0.0.1 41969       10.0.2.15  8888     0     0")
 	f.Add("gwcount: listen 1 2 3")
 	f.Fuzz(func(t *testing.T, line string) {

@@ -23,7 +23,7 @@ const (
 	consoleDivisors = 3
 )
 
-var traceLine = regexp.MustCompile(`serial_update_parameters (?:speed|baudrate)=(\d+)`)
+var traceLine = regexp.MustCompile(`serial_update_parameters baudrate=(\d+)`)
 
 // parseTrace reads a line that QEMU traces when the guest sets a UART's
 // divisor or frame. QEMU gives qemuClock by the divisor, rounded down, which
