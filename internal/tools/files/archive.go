@@ -459,7 +459,7 @@ func (t *tarCall) mknod(root *os.Root, name string, h *tar.Header) error {
 }
 
 func dd(ctx context.Context, std applet.IO, args []string) (err error) {
-	vals := map[string]string{"bs": "512", "count": "-1", "skip": "0", "seek": "0"}
+	vals := map[string]string{"bs": "512", "skip": "0", "seek": "0"}
 	trunc, sync := os.O_TRUNC, false
 	for _, a := range args {
 		key, v, ok := strings.Cut(a, "=")
@@ -483,7 +483,11 @@ func dd(ctx context.Context, std applet.IO, args []string) (err error) {
 	}
 	num := map[string]int64{}
 	for _, key := range []string{"bs", "count", "skip", "seek"} {
-		v := vals[key]
+		v, given := vals[key]
+		if !given {
+			num[key] = -1 // count: to the end
+			continue
+		}
 		unit := int64(1)
 		if rest, ok := strings.CutSuffix(v, "k"); ok {
 			v, unit = rest, 1<<10
@@ -491,7 +495,7 @@ func dd(ctx context.Context, std applet.IO, args []string) (err error) {
 			v, unit = rest, 1<<20
 		}
 		n, err := strconv.ParseInt(v, 10, 40)
-		if err != nil || n < 0 && key != "count" {
+		if err != nil || n < 0 {
 			return applet.Usagef("%s=%s is no number", key, vals[key])
 		}
 		num[key] = n * unit
