@@ -248,7 +248,8 @@ func (s *Service) runLink(ctx context.Context, link netdev.Link) {
 	said := false
 	for {
 		wait := s.again()
-		if !link.Carrier && !said { // a link needs a few seconds to come up
+		said = said || link.Carrier
+		if !said { // a link needs a few seconds to come up
 			wait = retryEvery
 		}
 		if s.subscribe(ctx); s.changed == nil {

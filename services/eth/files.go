@@ -195,7 +195,7 @@ func random(ctx context.Context, b []byte) error {
 		}
 		// A read from urandom makes the kernel gather entropy from its clock's
 		// jitter, if that is fine enough (drivers/char/random.c); on the
-		// emulated board this takes 0.2 s where waiting takes 6 s.
+		// emulated board this takes 2 s where waiting takes 6 s.
 		rest := make([]byte, len(b))
 		if err := readFull("/dev/urandom", rest); err != nil {
 			return fmt.Errorf("no entropy yet: %w", err)
