@@ -31,7 +31,8 @@
 // sleeps. Poll is another matter:
 //
 //   - A thread in RawSyscall keeps its P. On one core no other goroutine runs
-//     meanwhile, and a stop of the world waits for it; after 10 ms the monitor
+//     meanwhile (an answer to Status is up to 8 ms late while a streak lasts),
+//     and a stop of the world waits for it; after 10 ms the monitor
 //     sends SIGURG, poll ends with EINTR, and the next function call yields. So
 //     it is not for ever, but a wait for hours would be a signal every 10 ms.
 //   - A thread in Syscall loses its P to the monitor within 20-40 us, takes an
