@@ -301,13 +301,14 @@ func (s system) watch(ctx context.Context, std applet.IO, args []string) error {
 		}
 	}
 	every = max(every, 100*time.Millisecond)
+	title := strings.Join(argv, " ")
 	if len(argv) == 1 {
 		argv = []string{"sh", "-c", argv[0]}
 	}
 	for {
 		fmt.Fprint(std.Out, clearScreen)
 		if !o.Has('t') {
-			fmt.Fprintf(std.Out, "Every %v: %s\n\n", every, strings.Join(args[len(args)-len(argv[min(2, len(argv)-1):]):], " "))
+			fmt.Fprintf(std.Out, "Every %v: %s\n\n", every, title)
 		}
 		if err := s.run(ctx, std, argv); err != nil && ctx.Err() == nil {
 			fmt.Fprintf(std.Err, "watch: %v\n", err)
