@@ -17,6 +17,14 @@ func applets() applet.Table {
 	)
 }
 
+// bootApplet finds an applet of the boot's first processes.
+func bootApplet(name string) (*applet.Applet, bool) {
+	if name == "userdata" {
+		return applet.Table{userdata.Applet()}.Find(name)
+	}
+	return bridgeApplets().Find(name)
+}
+
 // names are the applets' names, for the shell's completion and look-up.
 func names() []string {
 	table := applets()

@@ -18,15 +18,25 @@ var version = "development"
 
 func main() {
 	name := filepath.Base(os.Args[0])
-	if os.Getpid() == 1 && name == "init" {
+	if name == "init" && os.Getpid() == 1 {
 		pid1.Main(version)
 	}
-	os.Exit(dispatch(name, os.Args[1:]))
+	args := os.Args[1:]
+	// What the boot runs before the bridge listens is looked up without the
+	// whole table, which touches code of every tool in flash.
+	if name == "gw" && len(args) > 0 {
+		if a, ok := bootApplet(args[0]); ok {
+			os.Exit(a.Execute(context.Background(), stdio(), args[1:]))
+		}
+	}
+	os.Exit(dispatch(name, args))
 }
+
+func stdio() applet.IO { return applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr} }
 
 // dispatch runs the applet that argv names and returns its exit status.
 func dispatch(name string, args []string) int {
-	std := applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
+	std := stdio()
 	table := applets()
 	if login, ok := strings.CutPrefix(name, "-"); ok { // "-sh": a login shell
 		name, args = login, append([]string{"-l"}, args...)
