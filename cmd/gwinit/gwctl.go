@@ -4,10 +4,17 @@ package main
 
 import (
 	"gwinit/internal/applet"
+	"gwinit/internal/config"
 	"gwinit/internal/control/client"
 	"gwinit/internal/gwctl"
 )
 
 func gwctlApplets() applet.Table {
-	return append(gwctl.Ends(version, client.Dial), gwctl.Command(version, client.Dial))
+	settings := gwctl.Local{
+		Name: "config", Args: "VERB ...", Summary: "read and change settings: list, get, set, unset, check",
+		Run: func(std applet.IO, args []string, restart func(string) error) error {
+			return config.Run("", std, args, restart)
+		},
+	}
+	return append(gwctl.Ends(version, client.Dial), gwctl.Command(version, client.Dial, settings))
 }

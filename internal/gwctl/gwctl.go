@@ -15,6 +15,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -39,18 +40,40 @@ const answerTimeout = time.Minute
 // client.Dial is one.
 type Dialer func(ctx context.Context, socket string) (*client.Client, error)
 
+// Local is a command that gwctl has on the box only: it works on the box's
+// files, which a workstation does not have.
+type Local struct {
+	Name, Args, Summary string
+	// Run carries it out. It gets -json where that was given before the
+	// command's name too. restart restarts a service through the control
+	// socket.
+	Run func(std applet.IO, args []string, restart func(service string) error) error
+}
+
 // Command returns gwctl as an applet. version is that of this program.
-func Command(version string, dial Dialer) applet.Applet {
+func Command(version string, dial Dialer, local ...Local) applet.Applet {
 	return applet.Applet{
 		Name:    "gwctl",
 		Group:   applet.Manage,
 		Summary: "show and steer the gateway",
-		Usage:   usage,
+		Usage:   usage + usageOf(local),
 		Run: func(ctx context.Context, std applet.IO, args []string) error {
-			e := &env{ctx: ctx, std: std, version: version, dial: dial, socket: defaultSocket}
+			e := &env{ctx: ctx, std: std, version: version, dial: dial, local: local, socket: defaultSocket}
 			return e.run(args)
 		},
 	}
+}
+
+// usageOf lists the local commands behind the others.
+func usageOf(local []Local) string {
+	if len(local) == 0 {
+		return ""
+	}
+	text := "\non the gateway itself:\n"
+	for _, l := range local {
+		text += fmt.Sprintf("  %-28s %s\n", l.Name+" "+l.Args, l.Summary)
+	}
+	return text
 }
 
 // command is one subcommand.
@@ -119,6 +142,7 @@ type env struct {
 	std     applet.IO
 	version string
 	dial    Dialer
+	local   []Local
 
 	name   string // of the subcommand
 	json   bool
@@ -133,6 +157,11 @@ func (e *env) run(args []string) error {
 	args = f.Args()
 	if len(args) == 0 {
 		return applet.Usagef("what shall it do? gwctl status shows the gateway")
+	}
+	for _, l := range e.local {
+		if l.Name == args[0] {
+			return e.runLocal(l, args[1:])
+		}
 	}
 	c, ok := find(args[0])
 	if !ok {
@@ -150,6 +179,16 @@ func (e *env) run(args []string) error {
 		return e.usageError(err)
 	}
 	return e.report(run(rest))
+}
+
+func (e *env) runLocal(l Local, args []string) error {
+	if e.json && len(args) > 0 {
+		args = slices.Insert(slices.Clone(args), 1, "-json")
+	}
+	return l.Run(e.std, args, func(service string) error {
+		_, err := e.ask(api.OpService, api.ServiceArgs{Name: service, Action: "restart"})
+		return err
+	})
 }
 
 // flagSet has the options that every command takes. Those given before the
@@ -180,7 +219,7 @@ func interspersed(f *flag.FlagSet, args []string) (rest []string, err error) {
 
 func (e *env) usageError(err error) error {
 	if errors.Is(err, flag.ErrHelp) {
-		_, err := io.WriteString(e.std.Out, usage)
+		_, err := io.WriteString(e.std.Out, usage+usageOf(e.local))
 		return err
 	}
 	return applet.Usagef("%v", err)
@@ -419,7 +458,7 @@ func showVersion(e *env, _ *flag.FlagSet) func([]string) error {
 
 func help(e *env, _ *flag.FlagSet) func([]string) error {
 	return func(args []string) error {
-		text := usage
+		text := usage + usageOf(e.local)
 		if len(args) > 0 {
 			c, ok := find(args[0])
 			if !ok {
