@@ -119,7 +119,7 @@ func TestLease(t *testing.T) {
 		"--dhcp-option=option:dns-server,10.7.0.1,10.7.0.2", "--dhcp-option=option:ntp-server,10.7.0.3",
 		"--dhcp-option=option:domain-search,a.example,b.example", "--dhcp-option=option:mtu,1400")
 	b := start(t, root, map[string]string{"hostname": "kitchen\n"})
-	took := b.until(3*time.Second, "bound", bound("10.7.0.0/24"))
+	took := b.until(10*time.Second, "bound", bound("10.7.0.0/24"))
 	t.Logf("bound after %v", took)
 
 	n := b.Status()
@@ -157,14 +157,22 @@ func TestLease(t *testing.T) {
 		t.Fatalf("the address went with the process:\n%s", got)
 	}
 	b = start(t, root, nil)
-	b.until(3*time.Second, "bound again", bound("10.7.0.0/24"))
+	b.until(10*time.Second, "bound again", bound("10.7.0.0/24"))
 	if got := b.Status().Addresses[0]; got != addr {
 		t.Errorf("address %s after a restart, was %s", got, addr)
 	}
 	b.stop()
 	said := stop()
-	if discovers := strings.Count(said, "DHCPDISCOVER("); discovers != 1 {
-		t.Errorf("%d discovers", discovers)
+	// One acquisition, by transaction: its first message may get lost, as the
+	// other end of the cable drops what it sends in the first moment.
+	discovers := map[string]bool{}
+	for line := range strings.Lines(said) {
+		if before, _, ok := strings.Cut(line, " DHCPDISCOVER("); ok {
+			discovers[before] = true
+		}
+	}
+	if len(discovers) != 1 {
+		t.Errorf("%d acquisitions", len(discovers))
 	}
 	if !strings.Contains(said, "client provides name: kitchen") {
 		t.Error("no host name sent")
@@ -187,7 +195,7 @@ func TestCableMovedToAnotherNetwork(t *testing.T) {
 	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
 	stop := dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h")
 	b := start(t, root, map[string]string{"mac_address": "02:00:00:00:00:01\n"})
-	b.until(3*time.Second, "bound", bound("10.7.0.0/24"))
+	b.until(10*time.Second, "bound", bound("10.7.0.0/24"))
 
 	for _, authoritative := range []bool{true, false} {
 		from, to, args := "10.7.0", "10.8.0", []string{"--dhcp-range=10.8.0.50,10.8.0.60,1h", "--dhcp-authoritative"}
@@ -195,7 +203,7 @@ func TestCableMovedToAnotherNetwork(t *testing.T) {
 			from, to, args = "10.8.0", "10.7.0", []string{"--dhcp-range=10.7.0.50,10.7.0.60,1h"}
 		}
 		peer.Run("ip", "link", "set", "srv0", "down")
-		b.until(2*time.Second, "without carrier", func(n api.Network) bool { return n.State == "no-carrier" && !n.Carrier })
+		b.until(10*time.Second, "without carrier", func(n api.Network) bool { return n.State == "no-carrier" && !n.Carrier })
 		if n := b.Status(); len(n.Addresses) == 0 || !strings.HasPrefix(n.Addresses[0], from) {
 			t.Errorf("addresses without a cable: %v", n.Addresses)
 		}
@@ -204,7 +212,7 @@ func TestCableMovedToAnotherNetwork(t *testing.T) {
 		peer.Run("ip", "addr", "add", to+".1/24", "dev", "srv0")
 		stop = dnsmasq(t, peer, args...)
 		peer.Run("ip", "link", "set", "srv0", "up")
-		took := b.until(5*time.Second, "bound elsewhere", bound(to+".0/24"))
+		took := b.until(10*time.Second, "bound elsewhere", bound(to+".0/24"))
 		t.Logf("authoritative %v: %v after the cable was in", authoritative, took)
 		if took > 3500*time.Millisecond {
 			t.Errorf("it took %v", took)
@@ -245,7 +253,7 @@ func TestFallback(t *testing.T) {
 		"mac_address": "02:00:00:00:00:01\n",
 		"eth0.bak":    "IPADDR=10.9.0.7\nNETMASK=255.255.255.0\nGATEWAY=10.9.0.1\n",
 	})
-	b.until(2*time.Second, "asking", func(n api.Network) bool { return n.State == "asking" && n.Method == "dhcp" && n.Carrier })
+	b.until(10*time.Second, "asking", func(n api.Network) bool { return n.State == "asking" && n.Method == "dhcp" && n.Carrier })
 	took := b.until(15*time.Second, "on the fallback", func(n api.Network) bool {
 		return n.State == "fallback" && n.Method == "fallback" && slices.Contains(n.Addresses, "10.9.0.7/24") && n.Gateway == "10.9.0.1"
 	})
@@ -276,7 +284,7 @@ func TestNakAtRestart(t *testing.T) {
 	}
 	stop := dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
 	b := start(t, root, map[string]string{"mac_address": "02:00:00:00:00:01\n"})
-	b.until(3*time.Second, "bound", bound("10.7.0.0/24"))
+	b.until(10*time.Second, "bound", bound("10.7.0.0/24"))
 	if n := b.Status(); slices.Contains(n.Addresses, "10.66.0.5/24") {
 		t.Errorf("the refused address stayed: %v", n.Addresses)
 	}
@@ -304,7 +312,7 @@ func TestInterfaceComesAndGoes(t *testing.T) {
 	for range 2 {
 		netlab.Run(t, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "other")
 		netlab.Run(t, "ip", "link", "set", "other", "up")
-		b.until(2*time.Second, "static", static)
+		b.until(10*time.Second, "static", static)
 		if got := netlab.Run(t, "ip", "-4", "route"); !strings.Contains(got, "default via 10.7.0.1 dev eth0") {
 			t.Errorf("routes:\n%s", got)
 		}
@@ -316,14 +324,14 @@ func TestInterfaceComesAndGoes(t *testing.T) {
 		}
 		// Somebody sets it down and up by hand: the kernel forgets routes.
 		netlab.Run(t, "ip", "link", "set", "eth0", "down")
-		b.until(2*time.Second, "down", func(n api.Network) bool { return n.State == "down" })
+		b.until(10*time.Second, "down", func(n api.Network) bool { return n.State == "down" })
 		netlab.Run(t, "ip", "link", "set", "eth0", "up")
-		b.until(2*time.Second, "static again", static)
+		b.until(10*time.Second, "static again", static)
 		eventually(t, "a default route", func() bool {
 			return strings.Contains(netlab.Run(t, "ip", "-4", "route"), "default via 10.7.0.1 dev eth0")
 		})
 		netlab.Run(t, "ip", "link", "del", "eth0")
-		b.until(2*time.Second, "gone", func(n api.Network) bool { return n.State == "down" && len(n.Addresses) == 0 })
+		b.until(10*time.Second, "gone", func(n api.Network) bool { return n.State == "down" && len(n.Addresses) == 0 })
 	}
 }
 
@@ -345,7 +353,7 @@ func TestStaticGatewayElsewhere(t *testing.T) {
 	b := start(t, root, map[string]string{
 		"eth0.conf": "IPADDR=10.7.0.9\nNETMASK=255.255.255.0\nGATEWAY=192.168.5.1\n",
 	})
-	b.until(2*time.Second, "static", func(n api.Network) bool { return n.State == "static" })
+	b.until(10*time.Second, "static", func(n api.Network) bool { return n.State == "static" })
 	if got := netlab.Run(t, "ip", "-4", "route"); !strings.Contains(got, "default via 192.168.5.1 dev eth0 proto dhcp onlink") {
 		t.Errorf("routes:\n%s", got)
 	}
@@ -363,7 +371,7 @@ func TestFromLeaseToStatic(t *testing.T) {
 	dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h",
 		"--dhcp-option=option:classless-static-route,0.0.0.0/0,10.7.0.1,10.20.0.0/16,10.7.0.2")
 	b := start(t, root, map[string]string{"mac_address": "02:00:00:00:00:01\n"})
-	b.until(3*time.Second, "bound", bound("10.7.0.0/24"))
+	b.until(10*time.Second, "bound", bound("10.7.0.0/24"))
 	eventually(t, "routed", func() bool {
 		got := netlab.Run(t, "ip", "-4", "route")
 		return strings.Contains(got, "default via 10.7.0.1 ") && strings.Contains(got, "10.20.0.0/16 via 10.7.0.2 ")
@@ -374,7 +382,7 @@ func TestFromLeaseToStatic(t *testing.T) {
 	netlab.Run(t, "ip", "route", "add", "10.30.0.0/16", "via", "10.7.0.3")
 	b.stop()
 	b = start(t, root, map[string]string{"eth0.conf": "IPADDR=10.7.0.99\nNETMASK=255.255.255.0\nGATEWAY=10.7.0.1\n"})
-	b.until(2*time.Second, "static", func(n api.Network) bool { return n.State == "static" })
+	b.until(10*time.Second, "static", func(n api.Network) bool { return n.State == "static" })
 	if n := b.Status(); len(n.Addresses) == 0 || n.Addresses[0] != "10.7.0.99/24" || len(n.Addresses) > 2 {
 		t.Errorf("addresses %v", n.Addresses)
 	}

@@ -31,10 +31,12 @@ func (s State) String() string {
 	return [...]string{"init", "requesting", "rebooting", "bound", "renewing", "rebinding"}[s]
 }
 
-// The client's times. RFC 2131 section 4.1 starts at 4 s and ends at 64 s; a
-// gateway whose server boots after a power cut should not wait that long.
+// The client's times. RFC 2131 section 4.1 starts at 4 s and ends at 64 s. The
+// first message after a link came up is the one that gets lost (the other end
+// is not forwarding yet), and a gateway whose server boots after a power cut
+// should not wait that long.
 const (
-	askMin = 2 * time.Second
+	askMin = time.Second
 	askMax = 32 * time.Second
 	// askSpread is the part of a delay by which it varies, either way: boxes
 	// that lost power together do not ask together for ever.

@@ -213,7 +213,7 @@ func TestNoServer(t *testing.T) {
 				continue
 			}
 			gap := s.At - sent[i-1].At
-			want := min(32*time.Second, 2*time.Second<<(i-1))
+			want := min(32*time.Second, time.Second<<(i-1))
 			if gap < want*8/10 || gap > want*12/10 {
 				t.Errorf("try %d came %v after the one before, want %v and 20 %% either way", i, gap, want)
 			}
