@@ -120,6 +120,10 @@ func (s *Supervisor) settle() {
 
 // launch starts the process.
 func (s *Supervisor) launch(sv *service) {
+	if sv.unasked {
+		sv.restarts++
+		sv.unasked = false
+	}
 	sv.gen++
 	gen := sv.gen
 	sv.reason, sv.status = "", ""
@@ -321,6 +325,7 @@ func (s *Supervisor) ended(sv *service, e end) {
 	case again:
 		s.set(sv, Waiting, sv.lastExit)
 	default:
+		sv.unasked = true
 		switch v := sv.history.next(&sv.Spec, e); {
 		case v.done:
 			s.set(sv, Done, sv.lastExit)
@@ -329,7 +334,6 @@ func (s *Supervisor) ended(sv *service, e end) {
 		default:
 			s.set(sv, Backoff, sv.lastExit+"; next start in "+v.delay.String())
 			s.after(sv, v.delay, func() {
-				sv.restarts++
 				s.set(sv, Waiting, "")
 				s.settle()
 			})

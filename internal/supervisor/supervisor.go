@@ -79,7 +79,8 @@ type service struct {
 	again    bool // stopping only in order to start
 	settled  bool // has had its chance
 	history  history
-	restarts int
+	restarts int  // starts after an end that nobody asked for
+	unasked  bool // the last end was one
 	status   string
 	lastExit string
 	stored   []notify.Stored

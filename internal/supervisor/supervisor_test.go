@@ -196,6 +196,50 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
+// A start by hand after an end that nobody asked for is a restart, one after a
+// stop is not.
+func TestRestartsCount(t *testing.T) {
+	inBox(t, supervisor.Options{}, nil, []supervisor.Spec{{Name: "s", NoNotify: true}}, func(b *box) {
+		for range 3 {
+			b.l.Process("s").Exit(1)
+			b.want("s", supervisor.Backoff)
+			if err := b.Start(t.Context(), "s"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := b.service("s").Restarts; n != 3 {
+			t.Errorf("%d restarts after three ends", n)
+		}
+		if err := b.Stop(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Start(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.service("s").Restarts; n != 3 {
+			t.Errorf("%d restarts after a stop and a start", n)
+		}
+	})
+}
+
+// Manual services wait for Start.
+func TestManual(t *testing.T) {
+	inBox(t, supervisor.Options{}, nil, []supervisor.Spec{{Name: "s", NoNotify: true, Manual: true}, {Name: "x", After: []string{"s"}, NoNotify: true}}, func(b *box) {
+		b.want("s", supervisor.Stopped)
+		b.want("x", supervisor.Waiting)
+		if err := b.Start(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.AwaitSettled(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		b.want("x", supervisor.Running)
+		if err := b.AwaitSettled(t.Context(), "none"); !errors.Is(err, supervisor.ErrUnknown) {
+			t.Errorf("a service that is none: %v", err)
+		}
+	})
+}
+
 func TestFailsFast(t *testing.T) {
 	inBox(t, supervisor.Options{}, nil, []supervisor.Spec{{Name: "s"}}, func(b *box) {
 		for i := range 5 {

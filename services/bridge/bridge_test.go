@@ -454,6 +454,26 @@ func TestUARTVanishesAndReturns(t *testing.T) {
 	}
 }
 
+// Who connects before the first attempt on the UART is over waits for it.
+func TestConnectBeforeTheUARTIsOpen(t *testing.T) {
+	open := make(chan struct{})
+	g := start(t, func(g *gateway, o *Options) {
+		o.Open = func(ctx context.Context) (*tty.Port, func(), error) {
+			<-open
+			return g.opener.Open(ctx)
+		}
+	})
+	c := g.dial()
+	write(t, c, []byte("early"))
+	if s := g.status(); s.Refused != 0 || s.Client != nil {
+		t.Errorf("before the UART is open: %+v", s)
+	}
+	close(open)
+	if got := g.radioHears(5); string(got) != "early" {
+		t.Errorf("radio heard %q", got)
+	}
+}
+
 // INV 5.
 func TestRadioInUse(t *testing.T) {
 	var lock *radiolock.Lock

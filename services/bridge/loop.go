@@ -41,6 +41,10 @@ const (
 	rawStreak = 12
 )
 
+// firstOpen is how long connections wait for the first attempt on the UART to
+// be over.
+const firstOpen = 3 * time.Second
+
 // never is a deadline that does not come.
 const never = time.Duration(1<<63 - 1)
 
@@ -110,9 +114,12 @@ func newLoop(b *Bridge) *loop {
 		dirty:   true,
 		leftAt:  never,
 		uartErr: "not opened yet",
-		rx:      queue{buf: make([]byte, rxQueueBytes)},
-		tx:      queue{buf: make([]byte, txQueueBytes)},
-		scratch: make([]byte, scratchBytes),
+		// Who connects during a restart waits in the backlog for the UART,
+		// instead of being told that it is not open.
+		acceptAt: firstOpen,
+		rx:       queue{buf: make([]byte, rxQueueBytes)},
+		tx:       queue{buf: make([]byte, txQueueBytes)},
+		scratch:  make([]byte, scratchBytes),
 	}
 	l.client.fd, l.client.stalled = -1, never
 	for i := range l.pending {
@@ -430,6 +437,7 @@ func (l *loop) uartOpened(p *tty.Port, lost chan<- error) {
 		return
 	}
 	l.port, l.lost, l.uartErr = p, lost, ""
+	l.acceptAt = 0
 	l.base, _ = p.Counts() // a UART without counters has zeros
 	l.fds[atUART].Fd = int32(p.FD())
 	l.b.o.Log(l.b.o.UART + " is open at " + strconv.Itoa(p.Baud()) + " baud, flow control " + p.Flow().String())

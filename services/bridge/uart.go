@@ -149,7 +149,7 @@ func (b *Bridge) opener(ctx context.Context) {
 				b.o.Log("the UART is not open: " + text)
 				b.uartChanged(false, text)
 			}
-			b.post(func(l *loop) { l.uartErr = text })
+			b.post(func(l *loop) { l.uartErr, l.acceptAt, l.dirty = text, 0, true })
 		}
 		// One that lasted begins anew; one that breaks at once must not be
 		// opened ten times a second for ever.
