@@ -203,17 +203,17 @@ func TestRestartsCount(t *testing.T) {
 		for range 3 {
 			b.l.Process("s").Exit(1)
 			b.want("s", supervisor.Backoff)
-			if err := b.Start(t.Context(), "s"); err != nil {
+			if err := b.Start(context.Background(), "s"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if n := b.service("s").Restarts; n != 3 {
 			t.Errorf("%d restarts after three ends", n)
 		}
-		if err := b.Stop(t.Context(), "s"); err != nil {
+		if err := b.Stop(context.Background(), "s"); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Start(t.Context(), "s"); err != nil {
+		if err := b.Start(context.Background(), "s"); err != nil {
 			t.Fatal(err)
 		}
 		if n := b.service("s").Restarts; n != 3 {
@@ -227,14 +227,14 @@ func TestManual(t *testing.T) {
 	inBox(t, supervisor.Options{}, nil, []supervisor.Spec{{Name: "s", NoNotify: true, Manual: true}, {Name: "x", After: []string{"s"}, NoNotify: true}}, func(b *box) {
 		b.want("s", supervisor.Stopped)
 		b.want("x", supervisor.Waiting)
-		if err := b.Start(t.Context(), "s"); err != nil {
+		if err := b.Start(context.Background(), "s"); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.AwaitSettled(t.Context(), "x"); err != nil {
+		if err := b.AwaitSettled(context.Background(), "x"); err != nil {
 			t.Fatal(err)
 		}
 		b.want("x", supervisor.Running)
-		if err := b.AwaitSettled(t.Context(), "none"); !errors.Is(err, supervisor.ErrUnknown) {
+		if err := b.AwaitSettled(context.Background(), "none"); !errors.Is(err, supervisor.ErrUnknown) {
 			t.Errorf("a service that is none: %v", err)
 		}
 	})
