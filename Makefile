@@ -22,7 +22,7 @@ VERSION  := $(RELEASE)-$(COMMIT)-emulated-board-only
 MIPS     := GOOS=linux GOARCH=mips GOMIPS=softfloat CGO_ENABLED=0
 GCFLAGS  ?= -gcflags=all=-l
 # The faults of Go's 32-bit MIPS runtime that would keep the CPU busy, mended.
-OVERLAY  := -overlay=build/overlay/overlay.json
+OVERLAY  := -overlay=build/_overlay/overlay.json
 LDFLAGS  := -s -w -buildid= -X main.version=$(VERSION)
 BUILD    := go build -trimpath -buildvcs=false
 FUZZTIME ?= 10s
@@ -39,7 +39,7 @@ build:
 
 .PHONY: gw
 gw: | build ## build the MIPS binary, build/gw
-	@go run ./toolchain/rlx overlay -out build/overlay
+	@go run ./toolchain/rlx overlay -out build/_overlay
 	$(MIPS) $(BUILD) $(OVERLAY) $(GCFLAGS) -ldflags='$(LDFLAGS)' -o $(OUT)/gw ./cmd/gwinit
 	@ls -l $(OUT)/gw
 
@@ -88,7 +88,7 @@ status: | build ## type `gwctl status` on that gateway's console
 
 .PHONY: test
 test: ## everything, in its short form
-	@test/deps/deps.sh image kernel qemu e2e
+	@test/deps/deps.sh image kernel qemu test e2e
 	@$(MAKE) --no-print-directory lint
 	@test/run.sh
 

@@ -107,19 +107,22 @@ func run(gw string, checkOnly bool, env, goflags []string, block string) error {
 	fmt.Printf("\n%-58s %9s %9s\n", "part", "raw KiB", "flash KiB")
 	fmt.Printf("%-58s %9d %9d\n", "everything", raw>>10, packed>>10)
 	var tags []string
+	shared := packed
 	for _, p := range parts {
 		r, q, err := measure(p.tag)
 		if err != nil {
 			return err
 		}
 		tags = append(tags, p.tag)
+		shared -= packed - q
 		fmt.Printf("  %-56s %9d %9d\n", p.what, (raw-r)>>10, (packed-q)>>10)
 	}
 	r, q, err := measure(strings.Join(tags, ","))
 	if err != nil {
 		return err
 	}
-	fmt.Printf("  %-56s %9d %9d\n", "all of these left out (PID 1, supervisor, Go runtime)", r>>10, q>>10)
+	fmt.Printf("  %-56s %9s %9d\n", "needed by several of these (net, json, regexp ...)", "", (shared-q)>>10)
+	fmt.Printf("  %-56s %9d %9d\n", "without all of these: PID 1, supervisor, Go runtime", r>>10, q>>10)
 
 	fmt.Printf("\nbudget of parts to come%35s %9s\n", "", "flash KiB")
 	var sum int

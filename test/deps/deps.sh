@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that a target of the Makefile needs.
 #
-#   deps.sh GROUP...      groups: image kernel qemu e2e
+#   deps.sh GROUP...      groups: image kernel qemu test e2e
 #
 # Silent when everything is there. Otherwise installs as root or through a
 # sudo that asks nothing; without either it prints the command and exits 1.
@@ -12,6 +12,9 @@ packages() {
 	image) echo squashfs-tools mtd-utils xz-utils ;;
 	kernel) echo linux-source-6.1 gcc-mips-linux-gnu gcc libc6-dev make flex bison bc xz-utils ;;
 	qemu) echo qemu-system-mips gcc libc6-dev ;;
+	# The peers of the unit tests: a big-endian user mode, a DHCP server in
+	# a network namespace, a C compiler for the race detector.
+	test) echo qemu-user dnsmasq-base iproute2 util-linux mtd-utils squashfs-tools gcc libc6-dev git ;;
 	# Any node will do that is on the path already: Debian's is older
 	# than the one many people install from elsewhere.
 	e2e)
@@ -19,14 +22,14 @@ packages() {
 		command -v npm >/dev/null || echo npm
 		;;
 	*)
-		echo "deps.sh: no group $1; groups: image kernel qemu e2e" >&2
+		echo "deps.sh: no group $1; groups: image kernel qemu test e2e" >&2
 		return 2
 		;;
 	esac
 }
 
 [ $# -gt 0 ] || {
-	echo "usage: deps.sh GROUP...   groups: image kernel qemu e2e" >&2
+	echo "usage: deps.sh GROUP...   groups: image kernel qemu test e2e" >&2
 	exit 2
 }
 
