@@ -2,7 +2,7 @@
 //
 // They are our own where u-root has the same: its cat, cp, mv, rm, mkdir,
 // chmod, find, touch, mktemp, xargs, base64 and ls cost 110 KiB of the rootfs
-// together (docs/size-tools.md), cp loses write errors, and ls compiles a
+// together (docs/size.md), cp loses write errors, and ls compiles a
 // regular expression in every process of the box.
 package files
 
