@@ -458,7 +458,7 @@ func TestFiles(t *testing.T) {
 func TestCheckTZ(t *testing.T) {
 	good := []string{
 		"UTC0", "CET-1CEST", "CET-1CEST,M3.5.0,M10.5.0/3", "EST5EDT,M3.2.0,M11.1.0", "<+0330>-3:30", "<-03>3",
-		"NZST-12NZDT-13,M9.5.0/2,M4.1.0/3", "IST-1GMT0,M10.5.0,M3.5.0/1", "XXX-3:30:15", "EST5EDT4,J60/2,J300",
+		"NZST-12NZDT-13,M9.5.0/2,M4.1.0/3", "IST-1GMT0,M10.5.0,M3.5.0/1", "ABC-3:30:15", "EST5EDT4,J60/2,J300",
 		"EET-2EEST,M3.5.5/0,M10.5.5/-1", "<-02>2<-01>,M3.5.0/-1,M10.5.0/0", "ABC12",
 	}
 	bad := []string{
