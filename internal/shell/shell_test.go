@@ -235,6 +235,23 @@ type console struct {
 	done chan error
 }
 
+// awaitCooked waits until the terminal is as a command gets it.
+func (c *console) awaitCooked() {
+	c.t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		modes, err := unix.IoctlGetTermios(int(c.pts.Fd()), unix.TCGETS)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if modes.Lflag&unix.ICANON != 0 {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatal("the terminal stays raw")
+		}
+	}
+}
+
 func startConsole(t *testing.T, argv0 string, attr *syscall.SysProcAttr) *console {
 	t.Helper()
 	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
@@ -472,6 +489,7 @@ func TestEndOfFile(t *testing.T) {
 	c.expect(prompt)
 	c.send("lines\r")
 	c.expect("lines\r\n")
+	c.awaitCooked() // before that, ctrl-D is a byte like any other
 	c.send("one\rtwo\r")
 	c.send("\x04") // ends the command's input, not the shell
 	c.expect("2 lines")
