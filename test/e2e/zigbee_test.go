@@ -87,7 +87,7 @@ func TestZigbeeHerdsman(t *testing.T) {
 	if err := m.WaitPort(ctx, board.BridgePort); err != nil {
 		t.Fatal(err)
 	}
-	out := command(t, "../herdsman", "node", "e2e.mjs", "--url", "tcp://"+m.Addr(board.BridgePort), "--control", control, "--timeout", "300")
+	out := command(t, "../herdsman", "./run.sh", "--url", "tcp://"+m.Addr(board.BridgePort), "--control", control, "--timeout", "300")
 	var result struct {
 		OK    bool            `json:"ok"`
 		Steps json.RawMessage `json:"steps"`

@@ -81,8 +81,8 @@ func TestClientAgainstSimulator(t *testing.T) {
 				t.Fatalf("simulator said %q: %v", line, err)
 			}
 
-			args := append([]string{"e2e.mjs", "--url", "tcp://" + addr, "--control", ctl, "--dir", strings.TrimSpace(string(dir)), "--timeout", "60"}, tt.e2e...)
-			client := exec.CommandContext(ctx, "node", args...)
+			args := append([]string{"--url", "tcp://" + addr, "--control", ctl, "--dir", strings.TrimSpace(string(dir)), "--timeout", "60"}, tt.e2e...)
+			client := exec.CommandContext(ctx, "./run.sh", args...)
 			var said, log bytes.Buffer
 			client.Stdout, client.Stderr = &said, &log
 			err = client.Run()
