@@ -3,9 +3,19 @@
 //	rlx overlay -out DIR
 //
 // writes edited copies of some files of the Go runtime into DIR and
-// DIR/overlay.json, which `go build -overlay` takes. The installed Go is not
-// touched. An edit whose anchor is not in the file exactly once is an error
-// that names both: another Go release may have mended the fault, or moved it.
+// DIR/overlay.json, which `go build -overlay` takes.
+//
+//	go build -toolexec 'rlx toolexec -order LIST [-map FILE]' ...
+//
+// links with a linker of our own, made from the installed Go's: it lays out
+// together what LIST names, see link/order.go. LIST is what the boot touches;
+// `go run ./test/bench/boot -record` makes it, for which it needs the map of
+// the binary that it boots. Names that a program does not have are passed over.
+// The linker is built when it is first needed and kept in the cache.
+//
+// The installed Go is not touched. An edit whose anchor is not in the file
+// exactly once is an error that names both: another Go release may have mended
+// the fault, or moved it.
 //
 // What it does not do yet is the code generator: the RLX4181's rules (load
 // delay, no MUL, no CLZ ...) are not kept, so what is built runs on the
@@ -31,13 +41,22 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) == 0 || args[0] != "overlay" {
-		return fmt.Errorf("usage: rlx overlay [-goroot DIR] -out DIR")
+	if len(args) > 0 {
+		switch args[0] {
+		case "overlay":
+			return overlay(args[1:])
+		case "toolexec":
+			return toolexec(args[1:])
+		}
 	}
+	return fmt.Errorf("usage: rlx overlay [-goroot DIR] -out DIR, or rlx toolexec [-order FILE] [-map FILE] TOOL [ARGUMENT ...]")
+}
+
+func overlay(args []string) error {
 	fs := flag.NewFlagSet("rlx overlay", flag.ContinueOnError)
 	goroot := fs.String("goroot", "", "Go `folder`; what `go env GOROOT` says if empty")
 	out := fs.String("out", "", "`folder` for the edited files and overlay.json")
-	if err := fs.Parse(args[1:]); err != nil {
+	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	if *out == "" {
@@ -50,37 +69,42 @@ func run(args []string) error {
 		}
 		*goroot = strings.TrimSpace(string(b))
 	}
-	return writeOverlay(*goroot, *out)
-}
-
-// writeOverlay writes the edited files and the list of them. Files that are as
-// they should be keep their time: the go command looks at it.
-func writeOverlay(goroot, out string) error {
-	out, err := filepath.Abs(out)
-	if err != nil {
-		return err
-	}
-	replace := map[string]string{}
+	edited := map[string][]byte{}
 	for _, file := range files(edits) {
-		original := filepath.Join(goroot, "src", filepath.FromSlash(file))
-		b, err := os.ReadFile(original)
+		b, err := os.ReadFile(filepath.Join(*goroot, "src", filepath.FromSlash(file)))
 		if err != nil {
 			return err
 		}
-		if b, err = apply(edits, file, b); err != nil {
+		if edited[file], err = apply(edits, file, b); err != nil {
 			return err
 		}
-		edited := filepath.Join(out, filepath.FromSlash(file))
-		if err := update(edited, b); err != nil {
-			return err
-		}
-		replace[original] = edited
 	}
-	list, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "\t")
+	_, err := writeFiles(*goroot, edited, *out)
+	return err
+}
+
+// writeFiles writes edited files, named by their path below GOROOT/src, and the
+// list of them, whose path it returns. Files that are as they should be keep
+// their time: the go command looks at it.
+func writeFiles(goroot string, edited map[string][]byte, out string) (list string, err error) {
+	out, err = filepath.Abs(out)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return update(filepath.Join(out, "overlay.json"), append(list, '\n'))
+	replace := map[string]string{}
+	for file, b := range edited {
+		path := filepath.Join(out, filepath.FromSlash(file))
+		if err := update(path, b); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(goroot, "src", filepath.FromSlash(file))] = path
+	}
+	b, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "\t")
+	if err != nil {
+		return "", err
+	}
+	list = filepath.Join(out, "overlay.json")
+	return list, update(list, append(b, '\n'))
 }
 
 // update writes a file unless it holds b already.
