@@ -1,11 +1,14 @@
 package board
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"debug/elf"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,29 +35,95 @@ const countShift = 3
 // guest listens on port, and ends the machine. Its end for a port that nobody
 // listens on is ctx's.
 func CountBoot(ctx context.Context, cfg Config, port int) (Instructions, error) {
+	n, m, err := countBoot(ctx, cfg, port, "")
+	if m == nil {
+		return n, err
+	}
+	// It may be idle and deaf to an orderly end: its clock stands still.
+	if cut := m.PowerCut(); cut != nil && m.PID() != 0 {
+		err = errors.Join(err, cut)
+	}
+	return n, errors.Join(err, m.Close())
+}
+
+// RecordBoot is CountBoot that also notes which words of the program each
+// process touched, and in which order. After the port is listened on it lets
+// use work with the machine, ends it and returns the record's words by order.
+func RecordBoot(ctx context.Context, cfg Config, port int, use func(*Machine) error) ([]Touch, error) {
+	path := filepath.Join(cfg.Dir, "touched")
+	_, m, err := countBoot(ctx, cfg, port, path)
+	if err == nil {
+		err = use(m)
+	}
+	if m != nil {
+		err = errors.Join(err, m.Quit(), m.Close())
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("board: record: %w", err)
+	}
+	defer f.Close()
+	return readTouched(f)
+}
+
+// Touch is one word of the program that was run, read or written.
+type Touch struct {
+	Addr  uint32
+	Order int  // 1 is the first
+	Run   bool // as an instruction
+	Data  bool // read or written
+	Late  bool // not before the port was listened on
+}
+
+// readTouched reads what the plugin wrote.
+func readTouched(r io.Reader) ([]Touch, error) {
+	var list []Touch
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		var t Touch
+		var kind int
+		if _, err := fmt.Sscanf(lines.Text(), "%x %d %d", &t.Addr, &t.Order, &kind); err != nil {
+			return nil, fmt.Errorf("board: record: %q: %w", lines.Text(), err)
+		}
+		t.Run, t.Data, t.Late = kind&1 != 0, kind&2 != 0, kind&4 != 0
+		list = append(list, t)
+	}
+	slices.SortFunc(list, func(a, b Touch) int { return cmp.Compare(a.Order, b.Order) })
+	return list, lines.Err()
+}
+
+// countBoot boots cfg and returns when port is listened on. The machine is nil
+// if there is none to end.
+func countBoot(ctx context.Context, cfg Config, port int, record string) (Instructions, *Machine, error) {
 	var n Instructions
 	if cfg.Kernel == "" {
 		kernel, err := Kernel(ctx)
 		if err != nil {
-			return n, err
+			return n, nil, err
 		}
 		cfg.Kernel = kernel
 	}
 	plugin, err := buildPlugin(ctx)
 	if err != nil {
-		return n, err
+		return n, nil, err
 	}
 	args, err := pluginArgs(cfg.Kernel)
 	if err != nil {
-		return n, err
+		return n, nil, err
 	}
 	// QEMU splits at commas, and a plugin gets no escaped one.
 	ram := filepath.Join(cfg.Dir, ramFile)
 	if strings.Contains(ram+plugin, ",") {
-		return n, fmt.Errorf("board: count: a comma in %s or %s", ram, plugin)
+		return n, nil, fmt.Errorf("board: count: a comma in %s or %s", ram, plugin)
 	}
 	if cfg.Icount == 0 {
 		cfg.Icount = countShift
+	}
+	if record != "" {
+		args = append(args, "record="+record)
 	}
 	args = append([]string{plugin, "ram=" + ram, fmt.Sprintf("port=%d", port)}, args...)
 	cfg.Extra = append(slices.Clone(cfg.Extra), "-plugin", strings.Join(args, ","), "-d", "plugin,trace:serial_update_parameters")
@@ -69,21 +138,16 @@ func CountBoot(ctx context.Context, cfg Config, port int) (Instructions, error) 
 		}
 	})
 	if err != nil {
-		return n, err
+		return n, nil, err
 	}
 	select {
 	case n = <-counted:
-		err = nil
 	case <-m.Exited():
 		err = fmt.Errorf("board: count: the machine went off before port %d was listened on; console:\n%s", port, lastLines([]byte(m.Transcript()), 30))
 	case <-ctx.Done():
 		err = fmt.Errorf("board: count: port %d: %w; console:\n%s", port, ctx.Err(), lastLines([]byte(m.Transcript()), 30))
 	}
-	// It may be idle and deaf to an orderly end: its clock stands still.
-	if cut := m.PowerCut(); cut != nil && m.PID() != 0 {
-		err = errors.Join(err, cut)
-	}
-	return n, errors.Join(err, m.Close())
+	return n, m, err
 }
 
 // parseCount reads the plugin's line of the moment the port was listened on.

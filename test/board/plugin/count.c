@@ -8,6 +8,13 @@
  *   port=N             ends the count
  *   ram=PATH           the file behind guest RAM, to read that value
  *   class=FROM-TO      kernel code that counts as decompression; repeatable
+ *   record=PATH        notes each word below 16 MiB of address space, where the
+ *                      one program of this userland lies in every process, when
+ *                      it is first run, read or written from the start on (the
+ *                      kernel's accesses on its behalf too), and writes the
+ *                      file at QEMU's end: lines "ADDRESS ORDER KIND", hex,
+ *                      decimal, KIND a sum of 1 (run), 2 (memory) and 4 (only
+ *                      after the listen)
  *
  * It says "gwcount: EVENT decompress kernel user" through -d plugin.
  * The prototypes are of plugin API version 1; Debian packages no header.
@@ -43,6 +50,8 @@ extern void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *
 extern void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *,
 	void (*)(unsigned, qemu_plugin_meminfo_t, uint64_t, void *), int flags, int rw, void *);
 extern unsigned qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t);
+extern void qemu_plugin_register_atexit_cb(qemu_plugin_id_t,
+	void (*)(qemu_plugin_id_t, void *), void *);
 extern void qemu_plugin_outs(const char *);
 
 __attribute__((visibility("default"))) int qemu_plugin_version = 1;
@@ -55,8 +64,15 @@ static int classes;
 static uint64_t start, count[CLASSES];
 static unsigned port;
 static bool started;
+static bool late;
 static const uint8_t *ram;
 static size_t ram_size;
+
+enum { PROGRAM_END = 16 << 20 };
+enum { RUN = 1, MEMORY = 2, LATE = 4 };
+static struct touch { uint32_t order; uint8_t kind; } touched[PROGRAM_END / 4];
+static uint32_t touches;
+static const char *record;
 
 static void say(const char *event)
 {
@@ -88,7 +104,46 @@ static void on_listen(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t vaddr, 
 	if ((unsigned)(ram[at] << 8 | ram[at + 1]) == port) {
 		say("listen");
 		port = ~0u;
+		late = true;
 	}
+}
+
+static void touch(uint64_t vaddr, int kind)
+{
+	struct touch *t;
+
+	if (!started || vaddr >= PROGRAM_END)
+		return;
+	t = &touched[vaddr / 4];
+	if (t->order == 0) {
+		t->order = ++touches;
+		t->kind = late ? LATE : 0;
+	}
+	t->kind |= kind;
+}
+
+static void on_run(unsigned cpu, void *vaddr)
+{
+	(void)cpu;
+	touch((uintptr_t)vaddr, RUN);
+}
+
+static void on_memory(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *data)
+{
+	(void)cpu, (void)data, (void)info;
+	touch(vaddr, MEMORY);
+}
+
+static void write_record(qemu_plugin_id_t id, void *data)
+{
+	FILE *f = fopen(record, "w");
+
+	(void)id, (void)data;
+	for (size_t i = 0; f != NULL && i < PROGRAM_END / 4; i++)
+		if (touched[i].order != 0)
+			fprintf(f, "%zx %u %d\n", i * 4, touched[i].order, touched[i].kind);
+	if (f == NULL || fclose(f) != 0)
+		fprintf(stderr, "gwcount: cannot write %s\n", record);
 }
 
 static bool in(struct range r, uint64_t pc)
@@ -113,6 +168,10 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_start, CB_NO_REGS, NULL);
 		if (in(listen_, pc))
 			qemu_plugin_register_vcpu_mem_cb(insn, on_listen, CB_NO_REGS, MEM_RW, NULL);
+		if (record != NULL && class == USER)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_run, CB_NO_REGS, (void *)(uintptr_t)pc);
+		if (record != NULL && class != DECOMPRESS)
+			qemu_plugin_register_vcpu_mem_cb(insn, on_memory, CB_NO_REGS, MEM_RW, NULL);
 		qemu_plugin_register_vcpu_insn_exec_inline(insn, INLINE_ADD_U64, &count[class], 1);
 	}
 }
@@ -161,6 +220,8 @@ int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **
 				port = atoi(value);
 			else if (!strcmp(argv[i], "ram"))
 				ok = map(value);
+			else if (!strcmp(argv[i], "record"))
+				record = strdup(value);
 			else if (!strcmp(argv[i], "class") && classes < (int)(sizeof class_ / sizeof class_[0]))
 				ok = parse_range(value, &class_[classes++]);
 			else
@@ -172,5 +233,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **
 		}
 	}
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+	if (record != NULL)
+		qemu_plugin_register_atexit_cb(id, write_record, NULL);
 	return 0;
 }
