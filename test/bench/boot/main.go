@@ -43,8 +43,17 @@ func main() {
 		userdata = flag.String("userdata", "build/userdata.bin", "the `image` of the writable partition")
 		out      = flag.String("out", "build/bench/boot.json", "`file` for the result")
 		n        = flag.Int("n", 3, "boots; the median counts")
+		order    = flag.String("record", "", "count nothing, but write to this `file` what the boot touches, in order: see toolchain/rlx")
+		linkMap  = flag.String("map", "build/gw.map", "with -record, the linker's map of the image's binary")
 	)
 	flag.Parse()
+	if *order != "" {
+		if err := record(*rootfs, *userdata, *linkMap, *order); err != nil {
+			fmt.Fprintln(os.Stderr, "bench-boot:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(*rootfs, *userdata, *out, *n); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-boot:", err)
 		os.Exit(1)

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gwinit/test/board"
+)
+
+// boots and speeds: what runs before the bridge listens depends a little on who
+// is scheduled when and on random numbers (the seeds of Go's maps), which the
+// kernel draws from its arguments, too, while it has nothing better. So there
+// are several boots, with different arguments and at several speeds of the
+// guest, as board.Config.Icount has them; each adds what the others did not touch.
+const boots = 18
+
+var speeds = []int{2, 3, 4}
+
+// record boots an image, looks at the console shell and gwctl, and writes the
+// names of what was touched to out, in the order of first touch: the list that
+// toolchain/rlx's linker lays the binary out by. The map is what that linker
+// wrote (-ordermap) when it made the image's binary.
+func record(rootfs, userdata, symbolMap, out string) error {
+	f, err := os.Open(symbolMap)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	symbols, err := readMap(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", symbolMap, err)
+	}
+	dir, err := os.MkdirTemp("", "bench-boot")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	defer cancel()
+	p := newProfile(symbols)
+	for boot := range boots {
+		touched, err := board.RecordBoot(ctx, board.Config{
+			Rootfs: rootfs, Userdata: userdata, Dir: dir, Forward: map[int]int{board.BridgePort: 0},
+			Icount: speeds[boot%len(speeds)], Append: []string{fmt.Sprintf("bench.boot=%d", boot)},
+		}, board.BridgePort, func(m *board.Machine) error {
+			if err := m.Console().WaitShell(5 * time.Minute); err != nil {
+				return err
+			}
+			_, status, err := m.Console().RunCommand("gwctl status", 5*time.Minute)
+			if err == nil && status != 0 {
+				err = fmt.Errorf("gwctl status: exit status %d", status)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		p.add(touched)
+	}
+	fmt.Printf("%s: touched before the bridge listens:", out)
+	for _, s := range sections {
+		fmt.Printf(" %d of %s", len(p.early[s].list), s)
+	}
+	fmt.Println()
+	return os.WriteFile(out, []byte(p.String()), 0o644)
+}
+
+// symbol is a line of the linker's map.
+type symbol struct {
+	addr, size uint32
+	kind, name string
+}
+
+// readMap reads a linker's map and sorts it by address.
+func readMap(r io.Reader) ([]symbol, error) {
+	var list []symbol
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		fields := strings.SplitN(lines.Text(), " ", 4)
+		if len(fields) != 4 {
+			return nil, fmt.Errorf("line %q", lines.Text())
+		}
+		addr, err := strconv.ParseUint(fields[0], 16, 32)
+		if err != nil {
+			return nil, fmt.Errorf("line %q: %w", lines.Text(), err)
+		}
+		size, err := strconv.ParseUint(fields[1], 16, 32)
+		if err != nil {
+			return nil, fmt.Errorf("line %q: %w", lines.Text(), err)
+		}
+		list = append(list, symbol{uint32(addr), uint32(size), fields[2], fields[3]})
+	}
+	slices.SortStableFunc(list, func(a, b symbol) int { return cmp.Compare(a.addr, b.addr) })
+	return list, lines.Err()
+}
+
+// profile is what boots touched, by name.
+type profile struct {
+	symbols []symbol // by address, each of some size, none around another
+	// By section of the list: what was touched before the port was listened on,
+	// and what only after that; in the order of first touch.
+	early, late map[string]*names
+}
+
+// names are names, each once.
+type names struct {
+	list []string
+	has  map[string]bool
+}
+
+func (n *names) add(name string) {
+	if !n.has[name] {
+		n.has[name] = true
+		n.list = append(n.list, name)
+	}
+}
+
+// The sections of the list, as the linker reads it.
+// In each, [later] is before those that were touched after the port was
+// listened on.
+var sections = []string{"[text]", "[unwound]", "[data]"}
+
+func newProfile(symbols []symbol) *profile {
+	p := &profile{early: map[string]*names{}, late: map[string]*names{}}
+	for _, s := range sections {
+		p.early[s], p.late[s] = &names{has: map[string]bool{}}, &names{has: map[string]bool{}}
+	}
+	for i, s := range symbols {
+		// The linker knows where a function's description begins and not how
+		// long it is.
+		if s.kind == "FUNC" {
+			s.size = 1 << 10
+			if i+1 < len(symbols) {
+				s.size = min(s.size, symbols[i+1].addr-s.addr)
+			}
+		}
+		container := strings.HasSuffix(s.name, "*") || s.kind == "PCLN" || s.kind == "SPCLNTAB" || s.name == "go:funcdesc"
+		if s.size != 0 && !container {
+			p.symbols = append(p.symbols, s)
+		}
+	}
+	return p
+}
+
+// section is where a symbol's touch is noted; "" is nowhere.
+func section(s symbol, t board.Touch) string {
+	switch s.kind {
+	case "TEXT":
+		if t.Run {
+			return "[text]"
+		}
+		return "" // nobody reads instructions
+	case "FUNC":
+		return "[unwound]"
+	case "SBSS", "SNOPTRBSS", "STLSBSS": // not in the file
+		return ""
+	}
+	return "[data]"
+}
+
+// add notes a boot's touches, which are in their order.
+func (p *profile) add(touched []board.Touch) {
+	for _, t := range touched {
+		// A word may hold several small symbols: all of them count.
+		i, _ := slices.BinarySearchFunc(p.symbols, t.Addr+4, func(s symbol, end uint32) int { return cmp.Compare(s.addr, end) })
+		for i--; i >= 0 && p.symbols[i].addr+p.symbols[i].size > t.Addr; i-- {
+			to := p.early
+			if t.Late {
+				to = p.late
+			}
+			if name := section(p.symbols[i], t); name != "" {
+				to[name].add(p.symbols[i].name)
+			}
+		}
+	}
+}
+
+// String is the list as the linker reads it.
+func (p *profile) String() string {
+	var b strings.Builder
+	b.WriteString("# What a boot touches, in the order of first touch: made by `make layout`.\n" +
+		"# The linker that toolchain/rlx makes lays these symbols out together.\n")
+	for _, s := range sections {
+		b.WriteString(s + "\n")
+		for _, n := range p.early[s].list {
+			b.WriteString(n + "\n")
+		}
+		b.WriteString("[later]\n")
+		for _, n := range p.late[s].list {
+			if !p.early[s].has[n] {
+				b.WriteString(n + "\n")
+			}
+		}
+	}
+	return b.String()
+}
