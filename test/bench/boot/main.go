@@ -62,8 +62,8 @@ func main() {
 
 func run(rootfs, userdata, out string, n int) error {
 	var counts []board.Instructions
-	for range n {
-		c, err := count(rootfs, userdata)
+	for boot := range n {
+		c, err := count(rootfs, userdata, boot)
 		if err != nil {
 			return err
 		}
@@ -92,8 +92,10 @@ func run(rootfs, userdata, out string, n int) error {
 	return nil
 }
 
-// count boots once.
-func count(rootfs, userdata string) (board.Instructions, error) {
+// count boots once. Two boots of the same number are the same to the
+// instruction; another number gives the kernel another seed, and with it Go's
+// maps, and threads that are stopped elsewhere.
+func count(rootfs, userdata string, boot int) (board.Instructions, error) {
 	dir, err := os.MkdirTemp("", "bench-boot")
 	if err != nil {
 		return board.Instructions{}, err
@@ -103,5 +105,6 @@ func count(rootfs, userdata string) (board.Instructions, error) {
 	defer cancel()
 	return board.CountBoot(ctx, board.Config{
 		Rootfs: rootfs, Userdata: userdata, Dir: dir, Forward: map[int]int{board.BridgePort: 0},
+		Append: []string{fmt.Sprintf("bench.boot=%d", boot)},
 	}, board.BridgePort)
 }
