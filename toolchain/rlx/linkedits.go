@@ -62,7 +62,7 @@ runtime finds types by their offset from .rodata's start and strings by address.
 	{
 		name: "tables of functions: where",
 		file: "cmd/link/internal/ld/pcln.go",
-		why:  "Names, pc tables and descriptions share a symbol: see funcTables.",
+		why:  "Names, pc tables, data and descriptions share a symbol: see funcTables.",
 		old: `	// Running total size of pclntab.
 	size int64
 `,
@@ -172,6 +172,84 @@ runtime finds types by their offset from .rodata's start and strings by address.
 `,
 	},
 	{
+		name: "tables of functions: data, all of it",
+		file: "cmd/link/internal/ld/pcln.go",
+		why:  "As above.",
+		old:  "	fdSyms := make([]loader.Sym, 0, len(funcs))\n",
+		new:  "	placed := make([]loader.Sym, 0, len(funcs))\n",
+	},
+	{
+		name: "tables of functions: data's parts begin",
+		file: "cmd/link/internal/ld/pcln.go",
+		why:  "As above.",
+		old: `	fd := []loader.Sym{}
+	for _, s := range funcs {
+`,
+		new: `	fd := []loader.Sym{}
+	place := func(part []int, size int64) int64 {
+	fdSyms := []loader.Sym{}
+	for _, s := range pick(funcs, part) {
+`,
+	},
+	{
+		name: "tables of functions: data that an earlier part has",
+		file: "cmd/link/internal/ld/pcln.go",
+		why:  "As above.",
+		old:  "	seen = nil\n",
+		new:  "",
+	},
+	{
+		name: "tables of functions: data's offsets",
+		file: "cmd/link/internal/ld/pcln.go",
+		why:  "As above.",
+		old:  "	// Accumulated size of funcdata info.\n	size := int64(0)\n",
+		new:  "",
+	},
+	{
+		name: "tables of functions: data's parts end",
+		file: "cmd/link/internal/ld/pcln.go",
+		why:  "As above.",
+		old: `		ldr.SetAttrSpecial(fdSym, true)
+	}
+`,
+		new: `		ldr.SetAttrSpecial(fdSym, true)
+	}
+	placed = append(placed, fdSyms...)
+	return size
+	}
+`,
+	},
+	{
+		name: "tables of functions: data is written",
+		file: "cmd/link/internal/ld/pcln.go",
+		why:  "As above.",
+		old: `		for _, fdSym := range fdSyms {
+			off := ldr.SymValue(fdSym)
+`,
+		new: `		for _, fdSym := range placed {
+			off := ldr.SymValue(fdSym)
+`,
+	},
+	{
+		name: "tables of functions: data",
+		file: "cmd/link/internal/ld/pcln.go",
+		why:  "As above.",
+		old: `	state.funcdata = state.addGeneratedSym(ctxt, "go:func.*", size, maxAlign, writeFuncData)
+
+	// Because the funcdata previously was not in pclntab,
+	// we need to keep the visible symbol so that tools can find it.
+	ldr.SetAttrNotInSymbolTable(state.funcdata, false)
+`,
+		new: "	state.tables.add(writeFuncData, place)\n",
+	},
+	{
+		name: "tables of functions: where data is",
+		file: "cmd/link/internal/ld/symtab.go",
+		why:  "As above.",
+		old:  `	moduledata.AddAddr(ctxt.Arch, ldr.Lookup("go:func.*", 0))` + "\n",
+		new:  "	moduledata.AddAddr(ctxt.Arch, pcln.funcdata)\n",
+	},
+	{
 		name: "tables of functions: descriptions",
 		file: "cmd/link/internal/ld/pcln.go",
 		why:  "As above.",
@@ -180,11 +258,11 @@ runtime finds types by their offset from .rodata's start and strings by address.
 	size, startLocations := state.calculateFunctabSize(ctxt, funcs)
 	writePcln := func(ctxt *Link, s loader.Sym) {
 `,
-		new: `func (state *pclntab) generateFunctab(ctxt *Link, funcs []loader.Sym, inlSyms *map[loader.Sym]loader.Sym, cuOffsets *[]uint32, nameOffsets *map[loader.Sym]uint32) {
+		new: `func (state *pclntab) generateFunctab(ctxt *Link, funcs []loader.Sym, inlSyms map[loader.Sym]loader.Sym, cuOffsets *[]uint32, nameOffsets *map[loader.Sym]uint32) {
 	startLocations := make([]uint32, len(funcs))
 	state.starts = startLocations
 	writePcln := func(ctxt *Link, s loader.Sym) {
-		inlSyms, cuOffsets, nameOffsets := *inlSyms, *cuOffsets, *nameOffsets
+		cuOffsets, nameOffsets := *cuOffsets, *nameOffsets
 `,
 	},
 	{
@@ -230,8 +308,8 @@ runtime finds types by their offset from .rodata's start and strings by address.
 	{
 		name: "tables of functions: in one symbol",
 		file: "cmd/link/internal/ld/pcln.go",
-		why: `As above. .rodata is before it, and .typelink behind it: the data of functions
-that are unwound comes last.`,
+		why: `As above. The data of inlined calls has offsets of names, and its size is needed
+before these are known: they are filled in behind.`,
 		old: `	nameOffsets := state.generateFuncnametab(ctxt, funcs)
 	cuOffsets := state.generateFilenameTabs(ctxt, compUnits, funcs)
 	state.generatePctab(ctxt, funcs)
@@ -242,22 +320,22 @@ that are unwound comes last.`,
 		new: `	state.tables = &funcTables{ctxt: ctxt, funcs: funcs}
 	var nameOffsets map[loader.Sym]uint32
 	var cuOffsets []uint32
-	var inlSyms map[loader.Sym]loader.Sym
-	state.generateFunctab(ctxt, funcs, &inlSyms, &cuOffsets, &nameOffsets)
+	inlSyms := makeInlSyms(ctxt, funcs, noNames(ctxt, funcs))
+	state.generateFunctab(ctxt, funcs, inlSyms, &cuOffsets, &nameOffsets)
 	nameOffsets = state.generateFuncnametab(ctxt, funcs)
 	state.generatePctab(ctxt, funcs)
+	state.generateFuncdata(ctxt, funcs, inlSyms)
 	// In front is the pc->func table: a pc offset and an offset to the func
 	// structure for each, and the pc behind the last function.
 	size := state.tables.layOut(int64(int(state.nfunc)*2*4 + 4))
-	state.pclntab = state.addGeneratedSym(ctxt, "runtime.functab", size, 4, func(ctxt *Link, s loader.Sym) {
+	nameInlined(ctxt, inlSyms, nameOffsets)
+	state.pclntab = state.addGeneratedSym(ctxt, "runtime.functab", size, funcTablesAlign, func(ctxt *Link, s loader.Sym) {
 		for _, write := range state.tables.write {
 			write(ctxt, s)
 		}
 	})
-	state.funcnametab, state.pctab = state.pclntab, state.pclntab
+	state.funcnametab, state.pctab, state.funcdata = state.pclntab, state.pclntab, state.pclntab
 	cuOffsets = state.generateFilenameTabs(ctxt, compUnits, funcs)
-	inlSyms = makeInlSyms(ctxt, funcs, nameOffsets)
-	state.generateFuncdata(ctxt, lastUnwound(ctxt, funcs), inlSyms)
 `,
 	},
 	{

@@ -106,8 +106,8 @@ func (ctxt *Link) layOutText() {
 // entries, then what the functions that the list names as unwound have in each
 // of the other tables, then what those have that run, a few of them at a time
 // (a thread may be stopped, and its stack walked, in any of them), then the
-// rest. All offsets, of descriptions, names and pc tables, count from the
-// symbol's start: the runtime takes each table by its own base and does not
+// rest. All offsets, of descriptions, names, pc tables and data, count from
+// the symbol's start: the runtime takes each table by its own base and does not
 // mind that they are the same.
 type funcTables struct {
 	ctxt  *Link
@@ -169,15 +169,28 @@ func (t *funcTables) layOut(at int64) (size int64) {
 	return at
 }
 
-// lastUnwound is funcs the other way round, with those last whose data is
-// looked at.
-func lastUnwound(ctxt *Link, funcs []loader.Sym) []loader.Sym {
-	funcs = slices.Clone(funcs)
-	slices.Reverse(funcs)
-	slices.SortStableFunc(funcs, func(a, b loader.Sym) int {
-		return rank(ctxt.loader, orderUnwound, b) - rank(ctxt.loader, orderUnwound, a)
-	})
-	return funcs
+// funcTablesAlign is the alignment of runtime.functab: none of the data in it
+// needs more.
+const funcTablesAlign = 32
+
+// noNames has an offset for the name of each function that will have one.
+func noNames(ctxt *Link, funcs []loader.Sym) map[loader.Sym]uint32 {
+	offsets := map[loader.Sym]uint32{}
+	walkFuncs(ctxt, funcs, func(s loader.Sym) { offsets[s] = 0 })
+	return offsets
+}
+
+// nameInlined fills in the names' offsets of inlined calls: runtime.inlinedCall
+// has it at 4 of 16 bytes.
+func nameInlined(ctxt *Link, trees map[loader.Sym]loader.Sym, offsets map[loader.Sym]uint32) {
+	ldr := ctxt.loader
+	for f, tree := range trees {
+		info := ldr.FuncInfo(f)
+		info.Preload()
+		for i := range int(info.NumInlTree()) {
+			ldr.MakeSymbolUpdater(tree).SetUint32(ctxt.Arch, int64(i)*16+4, offsets[info.InlTree(i).Func])
+		}
+	}
 }
 
 // pick is the functions of a part.
@@ -243,7 +256,7 @@ func (ctxt *Link) writeOrderMap(pcln *pclntab) {
 	for i, s := range pcln.tables.funcs {
 		line(table+int64(pcln.starts[i]), 0, "FUNC", ldr.SymName(s))
 	}
-	for _, s := range []loader.Sym{pcln.pcheader, pcln.pclntab, pcln.cutab, pcln.filetab, pcln.funcdata, pcln.findfunctab} {
+	for _, s := range []loader.Sym{pcln.pcheader, pcln.pclntab, pcln.cutab, pcln.filetab, pcln.findfunctab} {
 		line(ldr.SymValue(s), ldr.SymSize(s), "PCLN", ldr.SymName(s))
 	}
 	if err := w.Flush(); err != nil {
