@@ -12,6 +12,10 @@ import (
 // keyWindow is how long a key on the serial console can choose the boot.
 const keyWindow = 2 * time.Second
 
+// safeStop bounds the wait for what a safe boot must not run: the shell comes
+// all the same.
+const safeStop = 12 * time.Second
+
 // bridgeChance is how long the login shell waits for the bridge to listen.
 const bridgeChance = 10 * time.Second
 
@@ -27,16 +31,13 @@ func (in *initd) watchConsole() {
 		return
 	}
 	defer f.Close()
-	fmt.Fprintf(f, "\r\ngwinit %s: s within %.0f s boots safe (console and network only), f the factory copy\r\n", in.version, keyWindow.Seconds())
-	key, err := readKey(int(f.Fd()), "sf", keyWindow)
+	fmt.Fprintf(f, "\r\ngwinit %s: press s within %.0f s for a safe boot, with console and network only\r\n", in.version, keyWindow.Seconds())
+	key, err := readKey(int(f.Fd()), "s", keyWindow)
 	if err != nil {
 		in.notice("console: " + err.Error())
 	}
-	switch key {
-	case 's':
+	if key == 's' {
 		in.enterSafe()
-	case 'f':
-		in.setMode(modeFactory)
 	}
 }
 
@@ -63,9 +64,11 @@ func (in *initd) quietKernel() {
 // enterSafe turns this boot into a safe one.
 func (in *initd) enterSafe() {
 	in.setMode(modeSafe)
+	ctx, cancel := context.WithTimeout(context.Background(), safeStop)
+	defer cancel()
 	for _, s := range services(in.board) {
 		if !s.Safe {
-			if err := in.sup.Stop(context.Background(), s.Name); err != nil {
+			if err := in.sup.Stop(ctx, s.Name); err != nil {
 				in.notice("safe mode: " + err.Error())
 			}
 		}

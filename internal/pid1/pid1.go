@@ -29,6 +29,7 @@ import (
 	"gwinit/internal/logring"
 	"gwinit/internal/reaper"
 	"gwinit/internal/supervisor"
+	"gwinit/services/userdata"
 )
 
 // logName is PID 1 in the log.
@@ -47,6 +48,9 @@ type initd struct {
 	sup     *supervisor.Supervisor
 	wd      *watchdog
 
+	feeding     context.Context // the watchdog is fed until it ends
+	stopFeeding context.CancelFunc
+
 	ending atomic.Bool // a shutdown has begun
 
 	mu      sync.Mutex // guards the following
@@ -57,16 +61,21 @@ type initd struct {
 // Main is the life of PID 1. It does not return.
 func Main(version string) {
 	in := &initd{version: version, mode: modeNormal}
+	in.feeding, in.stopFeeding = context.WithCancel(context.Background())
 	if os.Getpid() != 1 {
 		fmt.Fprintln(os.Stderr, "init: this is not process 1: it would mount over your system and is refused")
 		os.Exit(1)
 	}
-	in.boot()
+	if !in.boot() {
+		// A box without supervisor or console is helped by a reset only.
+		in.stopFeeding()
+	}
 	select {}
 }
 
-// boot brings everything up and returns; from then on only goroutines act.
-func (in *initd) boot() {
+// boot brings everything up and returns; from then on only goroutines act. It
+// reports whether it came to its end.
+func (in *initd) boot() (complete bool) {
 	defer in.survive("boot")
 	debug.SetGCPercent(gcPercent)
 	signals := make(chan os.Signal, 4)
@@ -86,7 +95,7 @@ func (in *initd) boot() {
 		in.notice("no watchdog: " + err.Error())
 	} else {
 		in.wd = wd
-		go func() { defer in.survive("watchdog"); wd.run(context.Background()) }()
+		go func() { defer in.survive("watchdog"); wd.run(in.feeding) }()
 	}
 
 	in.board = rtl8196e.Detect("")
@@ -107,6 +116,7 @@ func (in *initd) boot() {
 	go in.watchConsole()
 	go in.afterUserdata()
 	in.serveControl()
+	return true
 }
 
 // chooseMode finds out which boot this is. The word in the boothold page holds
@@ -147,15 +157,48 @@ func (in *initd) serveControl() {
 	}()
 }
 
-// afterUserdata takes over what only the mounted partition says.
+// afterUserdata takes over what only the mounted partition says. A mount that
+// was too slow for the boot is waited for here, and then the services that went
+// on with their defaults get the settings.
 func (in *initd) afterUserdata() {
 	defer in.survive("settings")
 	if err := in.sup.AwaitSettled(context.Background(), svcUserdata); err != nil {
 		return
 	}
+	if u, err := userdata.ReadVerdict(""); err == nil && u.State == userdata.Failed {
+		if !in.awaitLateMount() {
+			return
+		}
+		in.notice("/userdata was mounted late: bridge and core are restarted with its settings")
+		for _, name := range []string{svcBridge, svcCore} {
+			if err := in.sup.Restart(context.Background(), name); err != nil {
+				in.logf("%s: %v", name, err)
+			}
+		}
+	}
 	g, _ := config.LoadGateway("")
 	in.ring.Resize(g.LogKiB << 10)
 }
+
+// awaitLateMount waits for a verdict to be put right; it gives up after ten
+// minutes, when nothing comes any more.
+func (in *initd) awaitLateMount() bool {
+	t := time.NewTicker(lateMountPoll)
+	defer t.Stop()
+	for range lateMountPolls {
+		<-t.C
+		if u, err := userdata.ReadVerdict(""); err == nil && u.State == userdata.Mounted {
+			return true
+		}
+	}
+	return false
+}
+
+// How often and how many times a late mount is looked for: /run is memory.
+const (
+	lateMountPoll  = 5 * time.Second
+	lateMountPolls = 120
+)
 
 // handle carries out what signals ask PID 1 for, with busybox's meanings.
 func (in *initd) handle(signals <-chan os.Signal) {
@@ -201,6 +244,7 @@ func (in *initd) shutdown(args api.ShutdownArgs, cmd uint32) {
 	start := time.Now()
 	left := func() time.Duration { return time.Until(start.Add(shutdownTotal)) }
 	final := func() {
+		within(finalSync, unix.Sync) // once more, for the way past everything else
 		if in.wd != nil && args.Action != "reboot" {
 			in.wd.disarm()
 		}
@@ -209,16 +253,25 @@ func (in *initd) shutdown(args api.ShutdownArgs, cmd uint32) {
 		// once it is restarted, is slower than sysrq.
 		_ = os.WriteFile("/proc/sysrq-trigger", []byte("b"), 0)
 	}
-	time.AfterFunc(shutdownTotal, final)
+	time.AfterFunc(shutdownTotal-finalSync, final)
 	defer final()
 	defer in.survive("shutdown")
 
 	in.say("%s: stopping services", args.Action)
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownServices)
-	in.sup.StopAll(ctx)
+	// The bridge first: its client gets FIN, and the time for it, while the
+	// network is up and whatever else hangs.
+	bridge, done := context.WithTimeout(ctx, shutdownBridge)
+	if err := in.sup.Stop(bridge, svcBridge); err != nil {
+		in.logf("shutdown: %v", err)
+	}
+	done()
+	if left := in.sup.StopAll(ctx); len(left) > 0 {
+		in.logf("shutdown: still there: %v", left)
+	}
 	cancel()
 	killRest(shutdownKill)
-	if !within(left()-500*time.Millisecond, func() { flush(in.logf) }) {
+	if !within(left()-2*finalSync, func() { flush(in.logf) }) {
 		in.say("flash did not answer: %s without unmounting", args.Action)
 	}
 	in.say("%s after %.1f s", args.Action, time.Since(start).Seconds())
@@ -255,10 +308,21 @@ func (in *initd) notice(text string) {
 func (in *initd) logf(format string, a ...any) { in.ring.Append(logName, fmt.Sprintf(format, a...)) }
 
 // say logs a line and writes it on the console, where somebody may wait for it.
+// A console that is stopped (ctrl-S) or full loses the line (INV 1).
 func (in *initd) say(format string, a ...any) {
 	text := fmt.Sprintf(format, a...)
 	in.ring.Append(logName, text)
-	fmt.Fprintf(os.Stdout, "gwinit: %s\r\n", text)
+	writeConsole(in.board.Console.Device, "gwinit: "+text+"\r\n")
+}
+
+// writeConsole writes to a terminal without ever waiting for it.
+func writeConsole(device, text string) {
+	fd, err := unix.Open(device, unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	_, _ = unix.Write(fd, []byte(text))
+	_ = unix.Close(fd)
 }
 
 // survive keeps a panic in a goroutine from ending PID 1 (INV 1).

@@ -1,6 +1,7 @@
 package pid1
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -135,9 +136,16 @@ func TestReadKey(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Typed before the terminal is raw, as on a real console: only
-			// what comes in raw mode counts as single keys, so send after.
-			go func() { time.Sleep(20 * time.Millisecond); _, _ = unix.Write(master, []byte(tt.typed)) }()
+			go func() { // a key counts from the moment the terminal gives single ones
+				m, err := before, error(nil)
+				for m.Lflag&unix.ICANON != 0 {
+					time.Sleep(time.Millisecond)
+					if m, err = unix.IoctlGetTermios(slave, unix.TCGETS); err != nil {
+						return
+					}
+				}
+				_, _ = unix.Write(master, []byte(tt.typed))
+			}()
 			got, err := readKey(slave, "sf", 300*time.Millisecond)
 			if err != nil || got != tt.want {
 				t.Errorf("readKey = %q, %v; want %q", got, err, tt.want)
@@ -170,6 +178,37 @@ func TestWatchdogIsFedAndDisarmedOnlyByHand(t *testing.T) {
 	if _, err := openWatchdog(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a missing device was opened")
 	}
+}
+
+// A console that is stopped (ctrl-S) takes nothing: PID 1 goes on (INV 1).
+func TestStoppedConsoleHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	_, slave := openPTY(t)
+	if err := unix.IoctlSetInt(slave, unix.TCXONC, unix.TCOOFF); err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("/proc/self/fd/%d", slave)
+	if !within(10*time.Second, func() { writeConsole(name, strings.Repeat("x", 1<<20)) }) {
+		t.Error("a line for a stopped console waits for it")
+	}
+}
+
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	var p patience
+	got := 0
+	if !p.try(time.Minute, func() func() { return func() { got = 1 } }) || got != 1 {
+		t.Errorf("a call that is in time: got %d", got)
+	}
+	block := make(chan struct{})
+	hang := func() func() { <-block; return func() { got = 2 } }
+	if p.try(time.Millisecond, hang) || p.try(time.Minute, hang) {
+		t.Error("a call that hangs, or a second beside it, was in time")
+	}
+	if got != 1 {
+		t.Error("what came too late was used")
+	}
+	close(block)
 }
 
 func TestWithin(t *testing.T) {

@@ -15,9 +15,6 @@ const (
 	svcConsole  = "console"
 )
 
-// userdataVerdict is where the service userdata leaves what it found.
-const userdataVerdict = "/run/userdata.json"
-
 // environment is what every service starts with.
 var environment = []string{
 	"PATH=/bin:/sbin:/userdata/usr/bin:/userdata/usr/sbin", "HOME=/root",

@@ -18,7 +18,9 @@ import (
 const (
 	shutdownTotal    = 15 * time.Second
 	shutdownServices = 11 * time.Second // of these, for the services together
+	shutdownBridge   = 4 * time.Second  // of these, for the bridge alone, before the others
 	shutdownKill     = 1 * time.Second  // between SIGTERM and SIGKILL for what no service owns
+	finalSync        = 500 * time.Millisecond
 )
 
 // rebootCommands are the arguments of reboot(2). On a 32-bit machine they only

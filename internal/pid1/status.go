@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,7 @@ import (
 	"gwinit/internal/logring"
 	"gwinit/internal/radiolock"
 	"gwinit/internal/supervisor"
+	"gwinit/services/userdata"
 )
 
 // callTimeout bounds what a status waits for a service: one that hangs is left
@@ -29,6 +31,8 @@ type backend struct {
 	in   *initd
 	sup  *supervisor.Supervisor
 	ring *logring.Ring
+
+	flash patience // what a status asks of /userdata
 }
 
 var _ control.Backend = (*backend)(nil)
@@ -39,7 +43,6 @@ func (b *backend) Status(ctx context.Context) api.Status {
 		Version:  b.in.version,
 		Board:    api.Board{ID: b.in.board.ID, Model: b.in.board.Model, Emulated: b.in.board.Emulated},
 		BootMode: b.in.bootMode(),
-		Userdata: b.userdata(),
 		Services: b.sup.Snapshot(),
 		Warnings: b.in.warnings(),
 	}
@@ -54,6 +57,15 @@ func (b *backend) Status(ctx context.Context) api.Status {
 	}
 	if m, err := os.ReadFile("/proc/meminfo"); err == nil {
 		s.Memory = parseMeminfo(string(m))
+	}
+	var radio config.Radio
+	if !b.flash.try(callTimeout, func() func() {
+		u := readUserdata()
+		r, _ := config.LoadRadio("", b.in.board)
+		return func() { s.Userdata, radio = u, r }
+	}) {
+		s.Userdata, _ = userdata.ReadVerdict("")
+		s.Warnings = append(s.Warnings, "/userdata does not answer: the flash or its driver hangs")
 	}
 	owner, err := radiolock.Owner("")
 	if err != nil {
@@ -77,7 +89,6 @@ func (b *backend) Status(ctx context.Context) api.Status {
 		s.Bridge = &bridge
 		s.Radio.Baud, s.Radio.Flow = bridge.Baud, bridge.Flow
 	} else {
-		radio, _ := config.LoadRadio("", b.in.board)
 		s.Radio.Mode, s.Radio.Baud, s.Radio.Flow = radio.Mode, radio.Baud, radio.Flow
 		if radio.Flow == "" {
 			s.Radio.Flow = b.in.board.Radio.Flow
@@ -102,24 +113,50 @@ func (b *backend) ask(ctx context.Context, service, method string, into any) boo
 	return err == nil && json.Unmarshal(answer, into) == nil
 }
 
-// userdata is the verdict of the service of that name, with the space as it is
-// now.
-func (b *backend) userdata() api.Userdata {
-	var u api.Userdata
-	switch j, err := os.ReadFile(userdataVerdict); {
-	case errors.Is(err, os.ErrNotExist):
-		return api.Userdata{State: "waiting", Reason: "the service userdata has not said yet what it found"}
+// readUserdata is the verdict of the service of that name, with the space as it
+// is now. It asks the file system, which may hang.
+func readUserdata() api.Userdata {
+	u, err := userdata.ReadVerdict("")
+	switch {
+	case errors.Is(err, userdata.ErrNoVerdict):
+		return api.Userdata{State: "waiting", Reason: err.Error()}
 	case err != nil:
-		return api.Userdata{State: "failed", Reason: err.Error()}
-	case json.Unmarshal(j, &u) != nil:
-		return api.Userdata{State: "failed", Reason: userdataVerdict + " is damaged"}
+		return api.Userdata{State: userdata.Failed, Reason: err.Error()}
 	}
-	var fs unix.Statfs_t
-	if u.State == "mounted" && unix.Statfs("/userdata", &fs) == nil {
-		u.Total = fs.Blocks * uint64(fs.Bsize) >> 10
-		u.Free = fs.Bavail * uint64(fs.Bsize) >> 10
+	if u.State == userdata.Mounted {
+		if total, free, err := userdata.Space(""); err == nil {
+			u.Total, u.Free = total, free
+		}
 	}
 	return u
+}
+
+// patience is for calls that may hang in the kernel: at most one is under way.
+type patience struct {
+	busy atomic.Bool
+}
+
+// try runs f, which may hang, for at most d. What f returns is run here when it
+// was in time, so that nothing is written after try has returned. It reports
+// whether f was in time; it does not start f while an earlier one hangs.
+func (p *patience) try(d time.Duration, f func() func()) bool {
+	if !p.busy.CompareAndSwap(false, true) {
+		return false
+	}
+	done := make(chan func(), 1)
+	go func() {
+		defer p.busy.Store(false)
+		done <- f()
+	}()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case use := <-done:
+		use()
+		return true
+	case <-t.C:
+		return false
+	}
 }
 
 // Logs implements control.Backend.
