@@ -24,11 +24,11 @@ import (
 // 27 bytes more, so the default holds about 600 lines.
 const (
 	DefaultBytes = 64 << 10
-	MaxText      = 1 << 10 // bytes of a line; the rest is cut, and the line says so
-	TailLines    = 100     // kept for each service ...
-	TailBytes    = 8 << 10 // ... or as many as fit into this
-	maxServices  = 48      // beyond these, lines are those of the service "other"
-	batchLines   = 64      // at most this many a Next
+	MaxText      = 1 << 10  // bytes of a line; the rest is cut, and the line says so
+	TailLines    = 100      // kept for each service ...
+	TailBytes    = 12 << 10 // ... or as many as fit into this
+	maxServices  = 48       // beyond these, lines are those of the service "other"
+	batchLines   = 64       // at most this many a Next
 )
 
 // Clock returns CLOCK_MONOTONIC in ns and the wall clock in Unix ns.
