@@ -314,7 +314,7 @@ func TestSafeMode(t *testing.T) {
 	t.Run("by key", func(t *testing.T) {
 		t.Parallel()
 		m := start(t, nil)
-		if _, err := m.Console().WaitFor("boots safe", bootTime); err != nil {
+		if _, err := m.Console().WaitFor("for a safe boot", bootTime); err != nil {
 			t.Fatal(err)
 		}
 		if err := m.Console().Send("s"); err != nil {
