@@ -27,7 +27,7 @@ func Detect(root string) Board {
 	model := strings.TrimRight(string(readSome(root, modelPath)), "\x00\n ")
 	if compatible(root, malta) {
 		b := emulated()
-		if other, ok := ByID(kernelParameter(root, "gw.board")); ok && other.ID != Emulated {
+		if other, ok := ByID(KernelParameter(root, "gw.board")); ok && other.ID != Emulated {
 			b = onMalta(other)
 		}
 		if model != "" {
@@ -56,12 +56,16 @@ func compatible(root, name string) bool {
 	return false
 }
 
-// kernelParameter returns the value of the last key=value on the kernel's
-// command line, "" when there is none.
-func kernelParameter(root, key string) (value string) {
+// KernelParameter returns the value of the last key=value on the kernel's
+// command line below root, "1" for a bare key, "" when there is none. Our keys
+// (gw.*) are for the emulated board: the real boards' command line is in their
+// device tree.
+func KernelParameter(root, key string) (value string) {
 	for field := range strings.FieldsSeq(string(readSome(root, cmdlinePath))) {
 		if v, ok := strings.CutPrefix(field, key+"="); ok {
 			value = v
+		} else if field == key {
+			value = "1"
 		}
 	}
 	return value

@@ -123,10 +123,8 @@ func (in *initd) boot() (complete bool) {
 // for one boot and is cleared by reading it.
 func (in *initd) chooseMode() string {
 	if in.board.Emulated {
-		if b, err := os.ReadFile("/proc/cmdline"); err == nil {
-			if m := modeOf(kernelParams(string(b))); m != modeNormal {
-				return m
-			}
+		if m := modeByParameter(""); m != modeNormal {
+			return m
 		}
 	}
 	once, err := boothold.TakeOnce("")

@@ -16,7 +16,7 @@ import (
 	"gwinit/internal/supervisor"
 )
 
-func TestKernelParams(t *testing.T) {
+func TestModeByParameter(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, cmdline, want string }{
 		{"none", "console=ttyS0,38400 root=/dev/mtdblock2", modeNormal},
@@ -29,8 +29,15 @@ func TestKernelParams(t *testing.T) {
 		{"not ours", "safe=1 xgw.safe=1", modeNormal},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := modeOf(kernelParams(tt.cmdline)); got != tt.want {
-				t.Errorf("modeOf(%q) = %s, want %s", tt.cmdline, got, tt.want)
+			root := t.TempDir()
+			if err := os.Mkdir(filepath.Join(root, "proc"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(root, "proc/cmdline"), []byte(tt.cmdline+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got := modeByParameter(root); got != tt.want {
+				t.Errorf("modeByParameter of %q = %s, want %s", tt.cmdline, got, tt.want)
 			}
 		})
 	}

@@ -1,0 +1,21 @@
+package pid1
+
+import "gwinit/board/rtl8196e"
+
+// Boot modes, as `gwctl status` shows them.
+const (
+	modeNormal  = "normal"
+	modeSafe    = "safe"    // console, network and ssh only
+	modeFactory = "factory" // the copy in the rootfs, never an update
+)
+
+// modeByParameter says which boot the kernel's parameters gw.safe and
+// gw.factory ask for.
+func modeByParameter(root string) string {
+	for _, mode := range []string{modeSafe, modeFactory} {
+		if v := rtl8196e.KernelParameter(root, "gw."+mode); v != "" && v != "0" {
+			return mode
+		}
+	}
+	return modeNormal
+}
