@@ -29,8 +29,8 @@ const pageSize = "4096"
 // the linker in its edited form.
 func toolexec(args []string) error {
 	fs := flag.NewFlagSet("rlx toolexec", flag.ContinueOnError)
-	order := fs.String("order", "", "lay out by the list in `file`")
-	symbolMap := fs.String("map", "", "write where each symbol lies to `file`")
+	order := fs.String("order", os.Getenv("RLX_ORDER"), "lay out by the list in `file`")
+	symbolMap := fs.String("map", os.Getenv("RLX_MAP"), "write where each symbol lies to `file`")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}

@@ -353,6 +353,9 @@ func TestIdentify(t *testing.T) {
 		if line != say(args...) {
 			t.Error("the same linker says two things")
 		}
+		if short := say("env", "RLX_ORDER="+list, rlx, tool("link"), "-V=full"); short != line {
+			t.Errorf("asked the short way, the linker says %q, want %q", short, line)
+		}
 	}
 	if got, want := say(rlx, "toolexec", tool("compile"), "-V=full"), say(tool("compile"), "-V=full"); got != want {
 		t.Errorf("the compiler says %q, want %q", got, want)

@@ -6,12 +6,15 @@
 // DIR/overlay.json, which `go build -overlay` takes.
 //
 //	go build -toolexec 'rlx toolexec -order LIST [-map FILE]' ...
+//	RLX_ORDER=LIST [RLX_MAP=FILE] go build -toolexec rlx ...
 //
-// links with a linker of our own, made from the installed Go's: it lays out
-// together what LIST names, see link/order.go. LIST is what the boot touches;
-// `go run ./test/bench/boot -record` makes it, for which it needs the map of
-// the binary that it boots. Names that a program does not have are passed over.
-// The linker is built when it is first needed and kept in the cache.
+// are two ways to say the same: link with a linker of our own, made from the
+// installed Go's, which lays out together what LIST names (link/order.go). The
+// program of rlx must be given by its whole path. LIST is what the boot
+// touches; `go run ./test/bench/boot -record` makes it and needs for that the
+// map of the binary that it boots. Names that a program does not have are
+// passed over. The linker is built when it is first needed and kept in
+// ${GW_CACHE:-$HOME/.cache/gwinit}/link.
 //
 // The installed Go is not touched. An edit whose anchor is not in the file
 // exactly once is an error that names both: another Go release may have mended
@@ -47,6 +50,9 @@ func run(args []string) error {
 			return overlay(args[1:])
 		case "toolexec":
 			return toolexec(args[1:])
+		}
+		if filepath.IsAbs(args[0]) {
+			return toolexec(args)
 		}
 	}
 	return fmt.Errorf("usage: rlx overlay [-goroot DIR] -out DIR, or rlx toolexec [-order FILE] [-map FILE] TOOL [ARGUMENT ...]")
