@@ -47,8 +47,10 @@
 //
 // # Descriptors
 //
-// What a service stores stays in PID 1 through ends, Stop and failure, until the
-// service removes it: a listening socket refuses nobody meanwhile.
+// What a service stores stays in PID 1 through ends, back-off, failure and
+// Restart, until the service removes it: a listening socket refuses nobody
+// meanwhile. Stop and StopAll close it when the process has ended: nobody is
+// about to serve it, and a client must be refused instead of waiting for ever.
 //
 // # Goroutines
 //

@@ -464,18 +464,15 @@ func TestListenerSurvivesKill(t *testing.T) {
 		c.Close()
 	}
 	b.up("s")
+	cancel()
+	client.Wait()
 	if err := b.Stop(b.limit(), "s"); err != nil {
 		t.Error(err)
 	}
-	// Stopped: the socket still takes connections for the next process.
-	if c, err := net.Dial("tcp4", addr); err != nil {
-		t.Errorf("while stopped: %v", err)
-	} else {
-		c.Close()
+	// Stopped: nobody is about to answer.
+	if c, err := net.Dial("tcp4", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("while stopped: %v, %v; want it refused", c, err)
 	}
-	b.up("s")
-	cancel()
-	client.Wait()
 	if connects == 0 || len(answered) == 0 {
 		t.Errorf("%d connects, answers of %d processes", connects, len(answered))
 	}

@@ -259,6 +259,15 @@ func (s *Supervisor) remove(sv *service, name string) {
 	})
 }
 
+// forget closes what the service stored. Nobody will take it over: a listening
+// socket that stayed open would let clients connect and then leave them waiting.
+func (sv *service) forget() {
+	for _, f := range sv.stored {
+		unix.Close(f.FD)
+	}
+	sv.stored = nil
+}
+
 // terminate asks the process to end, and sees to it.
 func (s *Supervisor) terminate(sv *service, why string) {
 	s.set(sv, Stopping, why)
@@ -321,6 +330,7 @@ func (s *Supervisor) ended(sv *service, e end) {
 	sv.again = false
 	switch {
 	case s.closing || !sv.want:
+		sv.forget()
 		s.set(sv, Stopped, sv.lastExit)
 	case again:
 		s.set(sv, Waiting, sv.lastExit)

@@ -150,12 +150,19 @@ func (s *Supervisor) Start(ctx context.Context, name string) error {
 }
 
 // Stop stops a service and waits until it is, or ctx ends. Nothing but Start
-// and Restart starts it again. A oneshot that is done stays so.
+// and Restart starts it again, without what it had stored. A oneshot that is
+// done stays so.
 func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	var gen int
 	err := s.act(name, func(sv *service) error {
 		gen = sv.gen
-		return s.stop(sv)
+		if err := s.stop(sv); err != nil {
+			return err
+		}
+		if sv.state == Stopped { // no process whose end would do it
+			sv.forget()
+		}
+		return nil
 	})
 	if err != nil {
 		return err
@@ -229,10 +236,7 @@ func (s *Supervisor) StopAll(ctx context.Context) []string {
 	}
 	s.locked(func() {
 		for _, sv := range s.services {
-			for _, f := range sv.stored {
-				unix.Close(f.FD)
-			}
-			sv.stored = nil
+			sv.forget()
 		}
 	})
 	return left

@@ -773,14 +773,11 @@ func TestDescriptorStore(t *testing.T) {
 		for i := range notify.MaxStored {
 			p.Say(notify.Message{Store: true, FDName: fmt.Sprint(i)}, devNull(t))
 		}
-		if err := b.Stop(b.t.Context(), "s"); err != nil {
-			t.Error(err)
-		}
-		if !isOpen(second) {
-			t.Error("stop closed a stored descriptor")
-		}
-		go b.Start(b.t.Context(), "s")
+		go b.Restart(b.t.Context(), "s")
 		synctest.Wait()
+		if !isOpen(second) {
+			t.Error("a restart closed a stored descriptor")
+		}
 		if n := len(b.l.Process("s").Stored); n != notify.MaxStored {
 			t.Errorf("%d descriptors stored", n)
 		}
@@ -791,6 +788,82 @@ func TestDescriptorStore(t *testing.T) {
 			t.Error("the shutdown left a descriptor open")
 		}
 	})
+}
+
+// Nobody serves a socket that stays open after a stop by hand.
+func TestStopForgetsDescriptors(t *testing.T) {
+	tests := []struct {
+		name string
+		// way leads to the state from where the service is stopped.
+		way  func(*box, *supervisortest.Process)
+		act  func(*box) error
+		kept bool
+	}{
+		{"stop of one that runs", nil, nil, false},
+		{"stop in back-off", func(b *box, p *supervisortest.Process) { p.Exit(1); b.want("s", supervisor.Backoff) }, nil, false},
+		{"stop of one that failed", func(b *box, p *supervisortest.Process) { p.Exit(125); b.want("s", supervisor.Failed) }, nil, false},
+		{
+			"stop of one that ends by itself",
+			func(b *box, p *supervisortest.Process) {
+				p.Say(notify.Message{Stopping: true})
+				b.want("s", supervisor.Stopping)
+				go func() { time.Sleep(time.Second); p.Exit(0) }()
+			}, nil, false,
+		},
+		{
+			"stop and a start before the end", func(b *box, _ *supervisortest.Process) {
+				b.l.Deaf = func(string, syscall.Signal) bool { return true }
+			},
+			func(b *box) error {
+				p := b.l.Process("s")
+				go b.Stop(b.t.Context(), "s")
+				synctest.Wait()
+				go b.Start(b.t.Context(), "s")
+				synctest.Wait()
+				p.Exit(0)
+				return nil
+			}, true,
+		},
+		{
+			"restart in back-off", func(b *box, p *supervisortest.Process) { p.Exit(1) },
+			func(b *box) error { go b.Restart(b.t.Context(), "s"); return nil }, true,
+		},
+		{
+			"start of one that failed", func(b *box, p *supervisortest.Process) { p.Exit(125) },
+			func(b *box) error { go b.Start(b.t.Context(), "s"); return nil }, true,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBox(t, supervisor.Options{}, nil, []supervisor.Spec{{Name: "s"}}, func(b *box) {
+				p, fd := b.l.Process("s"), devNull(t)
+				p.Say(notify.Message{Store: true, FDName: "tcp", Ready: true}, fd)
+				if tt.way != nil {
+					tt.way(b, p)
+				}
+				act := tt.act
+				if act == nil {
+					act = func(b *box) error { return b.Stop(b.t.Context(), "s") }
+				}
+				if err := act(b); err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+				if isOpen(fd) != tt.kept {
+					t.Errorf("the descriptor is open: %v, want %v", !tt.kept, tt.kept)
+				}
+				if !tt.kept {
+					b.want("s", supervisor.Stopped)
+					go b.Start(b.t.Context(), "s")
+					synctest.Wait()
+				}
+				if n := len(b.l.Process("s").Stored); (n == 1) != tt.kept {
+					t.Errorf("started with %d descriptors", n)
+				}
+				b.l.Deaf = nil
+			})
+		})
+	}
 }
 
 func TestSafeMode(t *testing.T) {
