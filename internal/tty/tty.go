@@ -188,24 +188,9 @@ func (p *Port) Baud() int { return p.baud }
 // Flow returns the flow control in force.
 func (p *Port) Flow() Flow { return p.flow }
 
-// FlushInput throws away what was received and not read.
-func (p *Port) FlushInput() error {
-	return p.error("flush input", unix.IoctlSetInt(p.fd, unix.TCFLSH, unix.TCIFLUSH))
-}
-
 // FlushOutput throws away what was written and not sent.
 func (p *Port) FlushOutput() error {
 	return p.error("flush output", unix.IoctlSetInt(p.fd, unix.TCFLSH, unix.TCOFLUSH))
-}
-
-// Drain waits until everything written is sent. It blocks for as long as flow
-// control holds the line.
-func (p *Port) Drain() error {
-	for {
-		if err := unix.IoctlSetInt(p.fd, unix.TCSBRK, 1); err != unix.EINTR {
-			return p.error("drain", err)
-		}
-	}
 }
 
 // Unsent returns how many written bytes the driver has not sent yet.
@@ -268,7 +253,7 @@ func (p *Port) setBaseBaud(base int) error {
 
 // Close closes the port. Bytes not sent yet are thrown away, because the
 // driver's last close otherwise waits for them, 30 s when flow control holds
-// the line; Drain first where they matter. DTR and RTS stay as they are.
+// the line; wait until Unsent is 0 where they matter. DTR and RTS stay as they are.
 func (p *Port) Close() error {
 	var flushErr error
 	if n, err := p.Unsent(); err == nil && n > 0 { // an error: hung up
