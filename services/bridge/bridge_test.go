@@ -191,34 +191,38 @@ func TestPortStaysOpenOverSessions(t *testing.T) {
 func TestNext(t *testing.T) {
 	lim := DefaultLimits()
 	const at = 100 * time.Second
+	nobody, older := client{fd: -1, nth: 9}, client{fd: 3, nth: 1}
+	newer := client{fd: 3, nth: 3, peer: netip.MustParseAddrPort("192.0.2.1:5")}
 	tests := []struct {
 		name   string
 		n      newcomer
 		after  time.Duration
-		client bool
+		client client
 		want   action
 		until  time.Duration
 	}{
-		{"silent, nobody on the line, too early", newcomer{}, 249 * time.Millisecond, false, wait, at + 250*time.Millisecond},
-		{"silent, nobody on the line", newcomer{}, 250 * time.Millisecond, false, promote, 0},
-		{"silent, client active", newcomer{}, 250 * time.Millisecond, true, wait, at + 60*time.Second},
-		{"silent, client active, just before the end", newcomer{}, 60*time.Second - 1, true, wait, at + 60*time.Second},
-		{"silent, client active, too long", newcomer{}, 60 * time.Second, true, refuse, 0},
-		{"raw bytes, nobody", newcomer{said: isRaw}, 0, false, promote, 0},
-		{"raw bytes, client active", newcomer{said: isRaw}, 0, true, promote, 0},
-		{"raw bytes at the last moment", newcomer{said: isRaw}, 60 * time.Second, true, promote, 0},
-		{"SSH, nobody", newcomer{said: isSSH}, 0, false, refuse, 0},
-		{"SSH, client active", newcomer{said: isSSH}, 0, true, refuse, 0},
-		{"a beginning of SSH is not silence", newcomer{seen: 2}, time.Second, false, wait, at + 60*time.Second},
-		{"a beginning of SSH, too long", newcomer{seen: 2}, 60 * time.Second, false, refuse, 0},
-		{"gone without a word", newcomer{gone: true}, time.Second, false, forget, 0},
-		{"gone after a beginning of SSH", newcomer{seen: 3, gone: true}, 0, true, forget, 0},
-		{"gone after raw bytes", newcomer{said: isRaw, gone: true}, 0, false, promote, 0},
+		{"silent, nobody on the line, too early", newcomer{}, 249 * time.Millisecond, nobody, wait, at + 250*time.Millisecond},
+		{"silent, nobody on the line", newcomer{}, 250 * time.Millisecond, nobody, promote, 0},
+		{"silent, client active", newcomer{}, 250 * time.Millisecond, older, wait, at + 60*time.Second},
+		{"silent, client active, just before the end", newcomer{}, 60*time.Second - 1, older, wait, at + 60*time.Second},
+		{"silent, client active, too long", newcomer{}, 60 * time.Second, older, refuse, 0},
+		{"raw bytes, nobody", newcomer{said: isRaw}, 0, nobody, promote, 0},
+		{"raw bytes, client active", newcomer{said: isRaw}, 0, older, promote, 0},
+		{"raw bytes at the last moment", newcomer{said: isRaw}, 60 * time.Second, older, promote, 0},
+		{"raw bytes, newer client active", newcomer{said: isRaw}, time.Second, newer, refuse, 0},
+		{"silent, newer client active", newcomer{}, time.Second, newer, wait, at + 60*time.Second},
+		{"SSH, nobody", newcomer{said: isSSH}, 0, nobody, refuse, 0},
+		{"SSH, client active", newcomer{said: isSSH}, 0, older, refuse, 0},
+		{"a beginning of SSH is not silence", newcomer{seen: 2}, time.Second, nobody, wait, at + 60*time.Second},
+		{"a beginning of SSH, too long", newcomer{seen: 2}, 60 * time.Second, nobody, refuse, 0},
+		{"gone without a word", newcomer{gone: true}, time.Second, nobody, forget, 0},
+		{"gone after a beginning of SSH", newcomer{seen: 3, gone: true}, 0, older, forget, 0},
+		{"gone after raw bytes", newcomer{said: isRaw, gone: true}, 0, nobody, promote, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.n.since = at
-			got, until, reason := tt.n.next(at+tt.after, tt.client, &lim)
+			tt.n.since, tt.n.nth = at, 2
+			got, until, reason := tt.n.next(at+tt.after, &tt.client, &lim)
 			if got != tt.want || until != tt.until {
 				t.Errorf("action %d until %v, want %d until %v", got, until, tt.want, tt.until)
 			}
@@ -593,6 +597,8 @@ func TestLastBytesReachTheRadio(t *testing.T) {
 	}
 }
 
+// INV 4: of those who came during a restart the newest wins, and whoever is
+// over by then says nothing to the radio.
 func TestRestartRefusesNobody(t *testing.T) {
 	g := start(t, nil).open()
 	at := g.b.Addr()
@@ -605,22 +611,89 @@ func TestRestartRefusesNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.stop()
-	between := dial(t, at)
-	write(t, between, []byte("hello"))
+	came := func(says string) *net.TCPConn {
+		c := dial(t, at)
+		write(t, c, []byte(says))
+		return c
+	}
+	old, older := came("old--"), came("older")
+	newest := came("hello")
+	half := came("stale")
+	half.CloseWrite()
+	came("STALE").Close()
 	h := start(t, func(_ *gateway, o *Options) { o.Port, o.Listener = at.Port(), kept }).open()
 	if _, fresh := h.b.ListenerFD(); fresh || h.b.Addr() != at {
 		t.Errorf("listens on %v, fresh %v", h.b.Addr(), fresh)
 	}
-	// The UART may have opened after the newcomer was looked at.
-	again := h.dial()
-	write(t, again, []byte("again"))
-	got := string(h.radioHears(5))
-	if got == "hello" {
-		got = string(h.radioHears(5))
-	}
-	if got != "again" {
+	if got := string(h.radioHears(5)); got != "hello" {
 		t.Errorf("radio heard %q", got)
 	}
+	h.active(newest)
+	for _, c := range []*net.TCPConn{old, older, half} {
+		ends(t, c)
+	}
+	h.radioHearsNothing()
+	if s := h.status(); s.Connects != 5 || s.Refused != 4 || s.Takeovers != 0 || s.Pending != 0 {
+		t.Errorf("status %+v", s)
+	}
+	h.says("connection from", "closed: it ended before it could be served")
+	h.radioSays([]byte("there"))
+	if got := string(readN(t, newest, 5)); got != "there" {
+		t.Errorf("the client got %q", got)
+	}
+	// Who comes later is newer still.
+	again := h.dial()
+	write(t, again, []byte("again"))
+	if got := string(h.radioHears(5)); got != "again" {
+		t.Errorf("radio heard %q", got)
+	}
+	ends(t, newest)
+}
+
+// INV 4: more than there are slots, all with bytes.
+func TestRestartWithACrowd(t *testing.T) {
+	g := start(t, nil).open()
+	at := g.b.Addr()
+	fd, _ := g.b.ListenerFD()
+	kept, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.stop()
+	var crowd []*net.TCPConn
+	for range acceptBatch { // so that all are taken before one is chosen
+		c := dial(t, at)
+		write(t, c, []byte{0x1a, byte(len(crowd))})
+		crowd = append(crowd, c)
+	}
+	h := start(t, func(_ *gateway, o *Options) { o.Port, o.Listener = at.Port(), kept }).open()
+	last := len(crowd) - 1
+	if got := h.radioHears(2); !bytes.Equal(got, []byte{0x1a, byte(last)}) {
+		t.Errorf("radio heard % x", got)
+	}
+	h.active(crowd[last])
+	for _, c := range crowd[:last] {
+		ends(t, c)
+	}
+	if s := h.status(); s.Refused != uint64(last) || s.Takeovers != 0 {
+		t.Errorf("status %+v", s)
+	}
+}
+
+// INV 4: bytes may come in another order than connects.
+func TestOlderNewcomerEvictsNobody(t *testing.T) {
+	g := start(t, func(_ *gateway, o *Options) { o.Limits.Claim = time.Minute }).open()
+	older := g.dial()
+	g.until("pending", func() bool { return g.status().Pending == 1 })
+	newer := g.dial()
+	write(t, newer, []byte("newer"))
+	g.active(newer)
+	g.radioHears(5)
+	write(t, older, []byte("older"))
+	ends(t, older)
+	g.says(older.LocalAddr().String(), "closed: the newer client "+newer.LocalAddr().String()+" has the radio")
+	g.radioHearsNothing()
+	g.active(newer)
 }
 
 func TestPassedListener(t *testing.T) {

@@ -36,13 +36,19 @@ func (l *loop) accept() {
 			switch {
 			case unixIs(err, unix.EMFILE), unixIs(err, unix.ENFILE), unixIs(err, unix.ENOBUFS), unixIs(err, unix.ENOMEM):
 				l.acceptAt = l.now() + acceptRetry
+			case unixIs(err, unix.EAGAIN):
+				l.queued = false
 			}
-			return // EAGAIN, or one that was gone before it was taken
+			return // also one that was gone before it was taken
 		}
 		l.n.connects++
 		p := l.slot()
-		*p = newcomer{fd: fd, peer: addrPort(sa), since: l.now()}
+		*p = newcomer{fd: fd, peer: addrPort(sa), nth: l.n.connects, since: l.now()}
 		l.look(p, 0) // mostly its first bytes are here already
+		if l.queued && p.said == isRaw && halfClosed(fd) {
+			// What it said was meant for a radio of some time ago.
+			l.refuse(p, "it ended before it could be served")
+		}
 	}
 }
 
@@ -56,11 +62,15 @@ func (l *loop) slot() *newcomer {
 		if p.fd < 0 {
 			return p
 		}
-		if p.since < oldest.since {
+		if p.nth < oldest.nth {
 			oldest = p
 		}
 	}
-	l.refuse(oldest, "it did not show what it is, and others are waiting")
+	reason := "it did not show what it is, and others are waiting"
+	if oldest.said == isRaw {
+		reason = "too many newer ones came at the same time"
+	}
+	l.refuse(oldest, reason)
 	return oldest
 }
 
@@ -83,7 +93,8 @@ func (l *loop) look(p *newcomer, r int16) {
 	}
 }
 
-// settle decides about every newcomer, the newest first.
+// settle decides about every newcomer, the newest first, so that those who
+// came before it find it on the line.
 func (l *loop) settle(now time.Duration) {
 	for {
 		var newest *newcomer
@@ -94,12 +105,12 @@ func (l *loop) settle(now time.Duration) {
 			if p.fd < 0 {
 				continue
 			}
-			a, until, why := p.next(now, l.client.fd >= 0, &l.b.o.Limits)
+			a, until, why := p.next(now, &l.client, &l.b.o.Limits)
 			if a == wait {
 				l.due = min(l.due, until)
 				continue
 			}
-			if newest == nil || p.since > newest.since {
+			if newest == nil || p.nth > newest.nth {
 				newest, do, reason = p, a, why
 			}
 		}
@@ -146,7 +157,7 @@ func (l *loop) promote(p *newcomer, now time.Duration) {
 		lowWater(came.fd, 1)
 	}
 	l.client = client{
-		fd: came.fd, peer: came.peer, since: now, sniffed: came.said == isRaw, stalled: never,
+		fd: came.fd, peer: came.peer, nth: came.nth, since: now, sniffed: came.said == isRaw, stalled: never,
 	}
 	l.client.counters, _ = l.port.Counts()
 	l.b.o.Log("client " + came.peer.String() + " connected" + l.before(now))

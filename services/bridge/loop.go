@@ -58,6 +58,7 @@ type lingering struct {
 type client struct {
 	fd       int // -1: nobody
 	peer     netip.AddrPort
+	nth      uint64 // as of a newcomer
 	since    time.Duration
 	rx, tx   uint64        // bytes from and to the radio
 	sniffed  bool          // its first bytes are known not to be SSH's
@@ -91,6 +92,7 @@ type loop struct {
 	linger  [lingerSlots]lingering
 
 	acceptAt   time.Duration // accept again then; 0: accept
+	queued     bool          // the backlog may hold who came before the UART was open
 	stopping   bool
 	stopBy     time.Duration
 	leftAt     time.Duration // when the last client left; never: there was none
@@ -117,6 +119,7 @@ func newLoop(b *Bridge) *loop {
 		// Who connects during a restart waits in the backlog for the UART,
 		// instead of being told that it is not open.
 		acceptAt: firstOpen,
+		queued:   true,
 		rx:       queue{buf: make([]byte, rxQueueBytes)},
 		tx:       queue{buf: make([]byte, txQueueBytes)},
 		scratch:  make([]byte, scratchBytes),

@@ -37,6 +37,7 @@ func sniff(first []byte) verdict {
 type newcomer struct {
 	fd    int // -1: free slot
 	peer  netip.AddrPort
+	nth   uint64        // in the order of connects, which the clock's 40 us steps do not tell
 	since time.Duration // on the loop's clock
 	seen  int           // bytes looked at, a beginning of "SSH-"
 	said  verdict
@@ -53,10 +54,15 @@ const (
 	forget         // close it: it left by itself
 )
 
-// next decides about a newcomer at the time now. client tells whether somebody
-// is on the line. For wait, until is when to ask again, bytes apart.
-func (n *newcomer) next(now time.Duration, client bool, lim *Limits) (a action, until time.Duration, reason string) {
+// next decides about a newcomer at the time now; c is who is on the line. For
+// wait, until is when to ask again, bytes apart.
+func (n *newcomer) next(now time.Duration, c *client, lim *Limits) (a action, until time.Duration, reason string) {
+	client := c.fd >= 0
 	switch {
+	case n.said == isRaw && client && n.nth < c.nth:
+		// INV 4: the newest wins, also when the bytes of several come at once,
+		// or in another order than their connects.
+		return refuse, 0, "the newer client " + c.peer.String() + " has the radio"
 	case n.said == isRaw:
 		// INV 4: it has shown that it is one, so it wins.
 		return promote, 0, ""
