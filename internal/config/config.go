@@ -61,7 +61,7 @@ type Radio struct {
 type Network struct {
 	Static   *Static // nil: DHCP
 	Fallback Static  // while no DHCP server answers
-	MAC      string  // aa:bb:cc:dd:ee:ff in lower case; "" when there is none yet
+	MAC      [6]byte // of a host; zero when there is none yet
 	Hostname string
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -369,10 +370,10 @@ func isName(s string, most int) bool {
 	return true
 }
 
-func (l *loader) mac() string {
+func (l *loader) mac() [6]byte {
 	v, line := l.firstLine(fileMAC)
 	if v == "" {
-		return ""
+		return [6]byte{}
 	}
 	mac, ok := parseMAC(v)
 	if !ok {
@@ -382,37 +383,30 @@ func (l *loader) mac() string {
 }
 
 // parseMAC reads six bytes in hex between ':' or '-', and refuses a group's
-// address and zero. It returns them in lower case between ':'.
-func parseMAC(s string) (string, bool) {
+// address and zero.
+func parseMAC(s string) (mac [6]byte, ok bool) {
 	if len(s) != 17 {
-		return "", false
+		return mac, false
 	}
-	b := []byte(strings.ToLower(s))
-	var bits byte
-	for i, c := range b {
-		switch {
-		case i%3 == 2:
-			if c != ':' && c != '-' {
-				return "", false
-			}
-			b[i] = ':'
-			continue
-		case '0' <= c && c <= '9':
-			c -= '0'
-		case 'a' <= c && c <= 'f':
-			c -= 'a' - 10
-		default:
-			return "", false
+	for i := range mac {
+		b, err := strconv.ParseUint(s[3*i:3*i+2], 16, 8)
+		if err != nil || i < 5 && s[3*i+2] != ':' && s[3*i+2] != '-' {
+			return [6]byte{}, false
 		}
-		bits |= c
-		if i == 1 && c&1 != 0 {
-			return "", false
-		}
+		mac[i] = byte(b)
 	}
-	if bits == 0 {
-		return "", false
+	if mac[0]&1 != 0 || mac == [6]byte{} {
+		return [6]byte{}, false
 	}
-	return string(b), true
+	return mac, true
+}
+
+// formatMAC is aa:bb:cc:dd:ee:ff, or nothing for zero.
+func formatMAC(m [6]byte) string {
+	if m == [6]byte{} {
+		return ""
+	}
+	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
 
 func (l *loader) hostname() string {

@@ -202,7 +202,7 @@ func TestNetwork(t *testing.T) {
 		files    map[string]string
 		static   *Static
 		fallback *Static // nil: the last resort
-		mac      string
+		mac      [6]byte
 		host     string // "": the default
 		warnings []string
 	}{
@@ -275,7 +275,8 @@ func TestNetwork(t *testing.T) {
 			files:    map[string]string{fileFallback: "IPADDR=\n"},
 			warnings: []string{fileFallback + ": IPADDR: missing; using 192.168.1.254/24"},
 		},
-		{name: "MAC as the incumbent wrote it", files: map[string]string{fileMAC: "02:AB:0C:01:02:03\n"}, mac: "02:ab:0c:01:02:03"},
+		{name: "MAC as the incumbent wrote it", files: map[string]string{fileMAC: "02:AB:0C:01:02:03\n"}, mac: [6]byte{0x02, 0xab, 0x0c, 0x01, 0x02, 0x03}},
+		{name: "MAC with dashes", files: map[string]string{fileMAC: "02-0a-FF-00-00-01"}, mac: [6]byte{0x02, 0x0a, 0xff, 5: 0x01}},
 		{name: "empty MAC", files: map[string]string{fileMAC: "\n"}},
 		{
 			name: "group's MAC", files: map[string]string{fileMAC: "03:00:00:00:00:01\n"},
@@ -288,6 +289,14 @@ func TestNetwork(t *testing.T) {
 		{
 			name: "short MAC", files: map[string]string{fileMAC: "\n02:00:00:00:00:1\n"},
 			warnings: []string{fileMAC + `:2: "02:00:00:00:00:1": not the MAC address of a host; using a new one`},
+		},
+		{
+			name: "MAC of other letters", files: map[string]string{fileMAC: "02:00:00:00:00:0g"},
+			warnings: []string{fileMAC + `:1: "02:00:00:00:00:0g": not the MAC address of a host; using a new one`},
+		},
+		{
+			name: "MAC of other signs", files: map[string]string{fileMAC: "02:00:00:00.00:01"},
+			warnings: []string{fileMAC + `:1: "02:00:00:00.00:01": not the MAC address of a host; using a new one`},
 		},
 		{name: "host name", files: map[string]string{fileHostname: "zigbee-attic\n"}, host: "zigbee-attic"},
 		{

@@ -56,7 +56,7 @@ func Settings() []Setting {
 		{"radio.BOOTLOADER_VERSION", "a note", fileRadio, "BOOTLOADER_VERSION", nil, func(c c, _ brd) string { return c.Radio.BootloaderVersion }},
 
 		{"hostname", "letters, digits and '-'", fileHostname, "", core, func(c c, _ brd) string { return c.Hostname }},
-		{"mac_address", "aa:bb:cc:dd:ee:ff; made once when absent", fileMAC, "", core, func(c c, _ brd) string { return c.Network.MAC }},
+		{"mac_address", "aa:bb:cc:dd:ee:ff; made once when absent", fileMAC, "", core, func(c c, _ brd) string { return formatMAC(c.Network.MAC) }},
 		{"TZ", "a POSIX time zone, such as CET-1CEST,M3.5.0,M10.5.0/3", fileTZ, "", core, func(c c, _ brd) string { return c.TZ }},
 		{"ntp.server", "names or addresses between blanks", fileNTP, keyServer, core, func(c c, _ brd) string { return strings.Join(c.NTP.Servers, " ") }},
 
