@@ -9,8 +9,9 @@
 //
 // # What a restart finds
 //
-// The address stays on the interface when the process ends, and its name in
-// /run/eth0.addr, so that the next start asks to keep it and no connection
+// The address stays on the interface when the process ends, its name in
+// /run/eth0.addr and its lease in /run/eth0.lease. The next start goes on with
+// that lease until its end, whether or not a server answers, so no connection
 // breaks. The kernel removes a leased address at the lease's end by itself.
 package eth
 
@@ -54,6 +55,8 @@ type Options struct {
 	// Userdata tells whether /userdata is mounted, so that a MAC made now
 	// will be there at the next boot.
 	Userdata func() bool
+	// Uptime is CLOCK_MONOTONIC, which a restart does not set back (INV 13).
+	Uptime func() time.Duration
 	// Log takes one event, a line without its end.
 	Log func(string)
 }
@@ -108,6 +111,9 @@ func New(opt Options) *Service {
 	}
 	if opt.Userdata == nil {
 		opt.Userdata = func() bool { return mounted(filepath.Join("/", opt.Root, "userdata")) }
+	}
+	if opt.Uptime == nil {
+		opt.Uptime = uptime
 	}
 	if opt.Log == nil {
 		opt.Log = func(line string) { fmt.Fprintln(os.Stderr, line) }
@@ -216,6 +222,7 @@ func (s *Service) runLink(ctx context.Context, link netdev.Link) {
 	}()
 
 	kept := s.kept(link.Index)
+	var resume dhcp.Lease
 	s.mu.Lock()
 	s.link, s.mtu = link, link.MTU
 	s.cur = setup{method: "dhcp", state: "asking", addr: kept}
@@ -227,7 +234,11 @@ func (s *Service) runLink(ctx context.Context, link netdev.Link) {
 	if static != nil {
 		s.apply(static.setup("static"))
 	} else {
-		client = dhcp.New(dhcp.Config{MAC: link.MAC, Hostname: s.cfg.Hostname, Reboot: kept.Addr()},
+		if l, ok := s.unended(link.MAC, kept); ok {
+			resume = l
+			s.resume(l)
+		}
+		client = dhcp.New(dhcp.Config{MAC: link.MAC, Hostname: s.cfg.Hostname, Resume: resume},
 			s.opt.Transport(link), (*handler)(s))
 		ctxClient, stop := context.WithCancel(ctx)
 		done := make(chan struct{})
@@ -447,16 +458,6 @@ func (s *Service) Status() api.Network {
 		n.Lease = int64(max(0, time.Until(cur.expires)) / time.Second)
 	}
 	return n
-}
-
-// Lease returns the lease in use: its NTP servers, for example.
-func (s *Service) Lease() (dhcp.Lease, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lease == nil {
-		return dhcp.Lease{}, false
-	}
-	return *s.lease, true
 }
 
 func (s *Service) report(file string, problems []string) {

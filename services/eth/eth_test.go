@@ -2,10 +2,12 @@ package eth
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -32,6 +34,8 @@ type lab struct {
 	root   string
 	kernel *netdevtest.Kernel
 	net    *dhcptest.Net
+	opt    Options
+	stop   func()
 
 	mu  sync.Mutex
 	log []string
@@ -51,6 +55,7 @@ func run(t *testing.T, files map[string]string, prepare func(*lab, *Options), te
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
+		began := time.Now().Add(-20 * time.Second)
 		l := &lab{t: t, root: root, kernel: netdevtest.New(), net: dhcptest.New()}
 		l.net.Serve(server.Answer)
 		l.kernel.Add("eth0", netdev.MAC{2, 0, 0, 0, 0, 9})
@@ -58,6 +63,7 @@ func run(t *testing.T, files map[string]string, prepare func(*lab, *Options), te
 			Root: root, Kernel: l.kernel,
 			Transport:   func(netdev.Link) dhcp.Transport { return l.net },
 			SetHostname: func(string) error { return nil },
+			Uptime:      func() time.Duration { return time.Since(began) },
 			Userdata:    func() bool { return true },
 			Random: func(_ context.Context, b []byte) error {
 				copy(b, []byte{0xaa, 0xbb, 0xcc, 0xdd, 0xee})
@@ -72,19 +78,36 @@ func run(t *testing.T, files map[string]string, prepare func(*lab, *Options), te
 		if prepare != nil {
 			prepare(l, &opt)
 		}
-		l.Service = New(opt)
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error)
-		go func() { done <- l.Run(ctx) }()
+		l.opt = opt
+		l.start()
 		test(l)
+		l.stop()
+	})
+}
+
+// start runs a new Service.
+func (l *lab) start() {
+	s := New(l.opt)
+	l.Service = s
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	l.stop = func() {
+		l.t.Helper()
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
+			l.t.Errorf("Run: %v", err)
 		}
 		if n := l.net.Open(); n != 0 {
-			t.Errorf("%d sockets left open", n)
+			l.t.Errorf("%d sockets left open", n)
 		}
-	})
+	}
+}
+
+// restart ends the process and starts the next one on what it left.
+func (l *lab) restart() {
+	l.stop()
+	l.start()
 }
 
 // after lets d pass and returns the status then.
@@ -168,18 +191,6 @@ func TestMAC(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestParseMAC(t *testing.T) {
-	for text, want := range map[string]string{
-		"02:0a:FF:00:00:01": "02:0a:ff:00:00:01", "": "", "02:0a:ff:00:00": "", "02-0a-ff-00-00-01": "",
-		"01:00:5e:00:00:01": "", "00:00:00:00:00:00": "", "0g:00:00:00:00:01": "",
-	} {
-		mac, err := parseMAC(text)
-		if (err == nil) != (want != "") || err == nil && mac.String() != want {
-			t.Errorf("%q: %v, %v", text, mac, err)
-		}
 	}
 }
 
@@ -371,4 +382,150 @@ func TestMounted(t *testing.T) {
 	if mounted(t.TempDir()) || mounted("/nowhere") || !mounted("/proc") {
 		t.Error("a folder, what is not there, or /proc")
 	}
+}
+
+// A restart while the server is silent changes nothing until the lease ends:
+// address, routes and servers stay, and no fallback takes their place.
+func TestRestartWhileServerIsSilent(t *testing.T) {
+	full := server
+	full.Options = map[uint8][]byte{6: {10, 0, 0, 2, 10, 0, 0, 3}, 15: []byte("lan.example")}
+	files := map[string]string{
+		macFile:                 "02:00:00:00:00:01\n",
+		"userdata/etc/eth0.bak": "IPADDR=10.9.0.7\nNETMASK=255.255.0.0\nGATEWAY=10.9.0.1\n",
+	}
+	run(t, files, func(l *lab, _ *Options) { l.net.Serve(full.Answer) }, func(l *lab) {
+		l.bound()
+		l.net.Serve(nil)
+		l.after(10 * time.Minute)
+		l.net.Take()
+		l.restart()
+		const left = 50*60 - 1 // 1 s in bound
+		n := l.after(time.Minute)
+		want := api.Network{
+			Interface: "eth0", MAC: "02:00:00:00:00:01", Carrier: true, SpeedMbit: n.SpeedMbit, Method: "dhcp", State: "bound",
+			Addresses: []string{"10.0.0.50/24"}, Gateway: "10.0.0.1", DNS: []string{"10.0.0.2", "10.0.0.3"}, Server: "10.0.0.1", Lease: n.Lease,
+		}
+		if !reflect.DeepEqual(n, want) || n.Lease < left-61 || n.Lease > left-60 {
+			t.Errorf("a minute after the restart: %+v", n)
+		}
+		if got := l.kernel.Routes("eth0"); len(got) != 1 || got[0].Via != server.ID {
+			t.Errorf("routes %v", got)
+		}
+		if got := file(t, l.root, resolvFile); got != "search lan.example\nnameserver 10.0.0.2\nnameserver 10.0.0.3\n" {
+			t.Errorf("resolv.conf %q", got)
+		}
+		if sent := l.net.Take(); len(sent) == 0 || sent[0].String() != "REQUEST packet 255.255.255.255 want 10.0.0.50" {
+			t.Errorf("sent %v", sent)
+		}
+		if l.count("still 10.0.0.50/24 from 10.0.0.1 for 49m5") != 1 {
+			t.Errorf("log %q", l.log)
+		}
+		// Again, and then the lease does end.
+		l.restart()
+		if n := l.after(48 * time.Minute); n.State != "bound" || n.Gateway != "10.0.0.1" {
+			t.Errorf("shortly before the lease ends: %+v", n)
+		}
+		if n := l.after(2 * time.Minute); n.State != "fallback" || !slices.Equal(n.Addresses, []string{"10.9.0.7/16"}) {
+			t.Errorf("after the lease: %+v", n)
+		}
+		if _, err := os.Stat(filepath.Join(l.root, "run/eth0.lease")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a lease is recorded still: %v", err)
+		}
+	})
+}
+
+// What the record does not fit is not gone on with.
+func TestRestartWithAnotherMAC(t *testing.T) {
+	run(t, map[string]string{macFile: "02:00:00:00:00:01\n"}, nil, func(l *lab) {
+		l.bound()
+		l.net.Serve(nil)
+		if err := os.WriteFile(filepath.Join(l.root, macFile), []byte("02:00:00:00:00:02\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		l.net.Take()
+		l.restart()
+		n := l.after(time.Second)
+		if sent := l.net.Take(); n.State != "asking" || len(sent) == 0 || sent[0].String() != "DISCOVER packet 255.255.255.255" {
+			t.Errorf("%+v, sent %v", n, sent)
+		}
+	})
+}
+
+func TestReadRecord(t *testing.T) {
+	mac := netdev.MAC{2, 0, 0, 0, 0, 1}
+	good := record{
+		MAC: mac, Acquired: 100 * time.Second,
+		Lease: dhcp.Lease{
+			Addr: netip.MustParsePrefix("10.0.0.50/24"), Server: server.ID, Routers: []netip.Addr{server.ID},
+			Routes: []dhcp.Route{{Dst: netip.MustParsePrefix("10.1.0.0/16"), Via: server.ID}}, NTP: []netip.Addr{server.ID},
+			Domain: "lan", Search: []string{"a", "b"}, MTU: 1400, Duration: time.Hour, T1: time.Minute, T2: 2 * time.Minute,
+		},
+	}
+	tests := []struct {
+		name   string
+		change func(r *record)
+		now    time.Duration
+		age    time.Duration // -1: refused
+	}{
+		{"at once", func(*record) {}, 100 * time.Second, 0},
+		{"later", func(*record) {}, 3699 * time.Second, 3599 * time.Second},
+		{"ended", func(*record) {}, 3700 * time.Second, -1},
+		{"of another boot", func(*record) {}, 99 * time.Second, -1},
+		{"for ever", func(r *record) {
+			r.Lease.Duration, r.Lease.T1, r.Lease.T2 = dhcp.Infinite, dhcp.Infinite, dhcp.Infinite
+		}, 1e6 * time.Second, 999900 * time.Second},
+		{"another MAC", func(r *record) { r.MAC[5]++ }, 100 * time.Second, -1},
+		{"no address", func(r *record) { r.Lease.Addr = netip.Prefix{} }, 100 * time.Second, -1},
+		{"IPv6", func(r *record) { r.Lease.Addr = netip.MustParsePrefix("fd00::1/64") }, 100 * time.Second, -1},
+		{"no server", func(r *record) { r.Lease.Server = netip.Addr{} }, 100 * time.Second, -1},
+		{"no times", func(r *record) { r.Lease.T1 = 0 }, 100 * time.Second, -1},
+		{"times out of order", func(r *record) { r.Lease.T1 = 3 * time.Minute }, 100 * time.Second, -1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := good
+			tt.change(&r)
+			b, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, ok := readRecord(b, mac, tt.now)
+			if ok != (tt.age >= 0) {
+				t.Fatalf("readRecord(%s) = %v", b, ok)
+			}
+			if !ok {
+				return
+			}
+			if age := time.Since(l.Acquired).Round(time.Minute / 60); age != tt.age {
+				t.Errorf("age %v, want %v", age, tt.age)
+			}
+			if l.Acquired = (time.Time{}); !reflect.DeepEqual(l, r.Lease) {
+				t.Errorf("read %+v\nwrote %+v", l, r.Lease)
+			}
+		})
+	}
+	for _, text := range []string{"", "\n", "{}", "null", "[]", `{"MAC":[2,0,0,0,0,1],"Lease":{"Addr":"10.0.0.50/24"`} {
+		if _, ok := readRecord([]byte(text), mac, time.Hour); ok {
+			t.Errorf("%q is a lease", text)
+		}
+	}
+}
+
+// Whatever is in the file, what comes out of it can be used.
+func FuzzReadRecord(f *testing.F) {
+	f.Add([]byte(`{"MAC":[2,0,0,0,0,1],"Acquired":1000000000,"Lease":{"Addr":"10.0.0.50/24","Server":"10.0.0.1","Routers":["10.0.0.1"],` +
+		`"Routes":[{"Dst":"10.1.0.0/16","Via":"10.0.0.1"}],"DNS":["10.0.0.1"],"Duration":3600000000000,"T1":1800000000000,"T2":3150000000000}}`))
+	f.Add([]byte(`{}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, ok := readRecord(b, netdev.MAC{2, 0, 0, 0, 0, 1}, time.Hour)
+		if !ok {
+			return
+		}
+		if l.Left(time.Now().Add(-time.Second)) == 0 || !l.Addr.Addr().Is4() || !l.Server.Is4() {
+			t.Errorf("%q gives %+v", b, l)
+		}
+		if to := leased(l); to.addr != l.Addr || len(to.dns) == 0 {
+			t.Errorf("%q gives %+v", b, to)
+		}
+	})
 }

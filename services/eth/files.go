@@ -2,6 +2,7 @@ package eth
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"gwinit/internal/atomicfile"
 	"gwinit/internal/netdev"
+	"gwinit/services/eth/dhcp"
 )
 
 // Files below Root. /etc/resolv.conf and /etc/hosts are links into /run.
@@ -24,6 +26,7 @@ const (
 	resolvFile = "run/resolv.conf"
 	hostsFile  = "run/hosts"
 	addrFile   = "run/%s.addr"
+	leaseFile  = "run/%s.lease"
 )
 
 func (s *Service) path(name string) string { return filepath.Join("/", s.opt.Root, name) }
@@ -34,7 +37,7 @@ func (s *Service) writeFiles(to setup) error {
 	if to.addr.IsValid() {
 		addr = to.addr.String() + "\n"
 	}
-	err := s.write(fmt.Sprintf(addrFile, s.opt.Interface), addr)
+	err := errors.Join(s.write(fmt.Sprintf(addrFile, s.opt.Interface), addr), s.writeLease())
 	if to.addr.IsValid() {
 		err = errors.Join(err, s.write(resolvFile, resolvConf(to.dns, to.search)))
 	}
@@ -98,6 +101,70 @@ func (s *Service) kept(index int) netip.Prefix {
 	return netip.Prefix{}
 }
 
+// record is the lease in use, for the process after this one.
+type record struct {
+	MAC   netdev.MAC
+	Lease dhcp.Lease
+	// Acquired is Lease.Acquired as Options.Uptime had it.
+	Acquired time.Duration
+}
+
+// writeLease records the lease in use, or that there is none.
+func (s *Service) writeLease() error {
+	name := fmt.Sprintf(leaseFile, s.opt.Interface)
+	if s.lease == nil {
+		err := os.Remove(s.path(name))
+		if errors.Is(err, os.ErrNotExist) {
+			err = nil
+		}
+		return err
+	}
+	// In whole seconds, and none too late: the time between the two readings
+	// of the clock must not look like a change, nor like the future.
+	acquired := (s.opt.Uptime() - time.Since(s.lease.Acquired)).Truncate(time.Second)
+	b, err := json.Marshal(record{s.link.MAC, *s.lease, acquired})
+	if err != nil {
+		return fmt.Errorf("record the lease: %w", err)
+	}
+	return s.write(name, string(b)+"\n")
+}
+
+// unended returns the recorded lease if it is of this MAC and of the address
+// that is on the interface, and has not ended.
+func (s *Service) unended(mac netdev.MAC, addr netip.Prefix) (dhcp.Lease, bool) {
+	b, err := os.ReadFile(s.path(fmt.Sprintf(leaseFile, s.opt.Interface)))
+	if err != nil {
+		return dhcp.Lease{}, false
+	}
+	l, ok := readRecord(b, mac, s.opt.Uptime())
+	return l, ok && addr.IsValid() && l.Addr == addr
+}
+
+// readRecord reads a record at an uptime. It returns false for one that is
+// damaged, ended, or of another MAC.
+func readRecord(b []byte, mac netdev.MAC, now time.Duration) (dhcp.Lease, bool) {
+	var r record
+	if json.Unmarshal(b, &r) != nil {
+		return dhcp.Lease{}, false
+	}
+	l, age := r.Lease, now-r.Acquired
+	switch {
+	case r.MAC != mac, age < 0, r.Acquired < 0,
+		!l.Addr.IsValid(), !l.Addr.Addr().Is4(), !l.Server.Is4(),
+		l.T1 <= 0, l.T1 > l.T2, l.T2 > l.Duration, age >= l.Duration:
+		return dhcp.Lease{}, false
+	}
+	l.Acquired = time.Now().Add(-age)
+	return l, true
+}
+
+// uptime is what Options.Uptime is on the box.
+func uptime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // fails for a bad clock or pointer only
+	return time.Duration(ts.Nano())
+}
+
 // setSysctl writes below /proc/sys. A kernel without the setting is no failure
 // (INV 11).
 func (s *Service) setSysctl(name, value string) {
@@ -121,13 +188,8 @@ const entropyWait = 20 * time.Second
 // that is made and stored now, as the board has none of its own. Without
 // /userdata, where it would be another one after each boot, the kernel's stays.
 func (s *Service) mac(ctx context.Context, now netdev.MAC) (netdev.MAC, bool) {
-	if s.cfg.MAC != "" {
-		mac, err := parseMAC(s.cfg.MAC)
-		if err == nil {
-			return mac, true
-		}
-		s.opt.Log(fmt.Sprintf("mac_address: %v; keeping %v", err, now))
-		return now, false
+	if stored := netdev.MAC(s.cfg.MAC); stored != (netdev.MAC{}) {
+		return stored, true
 	}
 	if !s.opt.Userdata() {
 		return now, false
@@ -143,41 +205,9 @@ func (s *Service) mac(ctx context.Context, now netdev.MAC) (netdev.MAC, bool) {
 		s.opt.Log(fmt.Sprintf("store the MAC: %v; keeping %v", err, now))
 		return now, false
 	}
-	s.cfg.MAC = mac.String()
-	s.opt.Log("made MAC " + s.cfg.MAC)
+	s.cfg.MAC = mac
+	s.opt.Log("made MAC " + mac.String())
 	return mac, true
-}
-
-// parseMAC reads aa:bb:cc:dd:ee:ff.
-func parseMAC(text string) (netdev.MAC, error) {
-	var mac netdev.MAC
-	if len(text) != 17 {
-		return mac, fmt.Errorf("%q is no MAC", text)
-	}
-	for i := range mac {
-		hi, ok1 := hexDigit(text[3*i])
-		lo, ok2 := hexDigit(text[3*i+1])
-		if !ok1 || !ok2 || i < 5 && text[3*i+2] != ':' {
-			return mac, fmt.Errorf("%q is no MAC", text)
-		}
-		mac[i] = hi<<4 | lo
-	}
-	if mac[0]&1 != 0 || mac == (netdev.MAC{}) {
-		return mac, fmt.Errorf("%v is no host's MAC", mac)
-	}
-	return mac, nil
-}
-
-func hexDigit(c byte) (byte, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0', true
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10, true
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10, true
-	}
-	return 0, false
 }
 
 // random reads the kernel's random numbers as soon as they are good, and what

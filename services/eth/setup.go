@@ -114,6 +114,23 @@ func leased(l dhcp.Lease) setup {
 	return to
 }
 
+// resume goes on with the lease of the process before.
+func (s *Service) resume(l dhcp.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opt.Log(fmt.Sprintf("%s: still %v from %v %s", s.opt.Interface, l.Addr, l.Server, term(l.Left(time.Now()))))
+	s.lease = &l
+	s.applyLocked(leased(l))
+}
+
+// term is how long a lease lasts, in words.
+func term(d time.Duration) string {
+	if d == dhcp.Infinite {
+		return "for ever"
+	}
+	return "for " + d.Round(time.Second).String()
+}
+
 // handler is the Service as the DHCP client sees it.
 type handler Service
 
@@ -124,11 +141,7 @@ func (h *handler) Bound(l dhcp.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cur.addr != to.addr || s.cur.state != to.state || s.lease == nil || s.lease.Server != l.Server {
-		term := "for ever"
-		if l.Duration != dhcp.Infinite {
-			term = "for " + l.Duration.Round(time.Second).String()
-		}
-		s.opt.Log(fmt.Sprintf("%s: %v from %v %s", s.opt.Interface, l.Addr, l.Server, term))
+		s.opt.Log(fmt.Sprintf("%s: %v from %v %s", s.opt.Interface, l.Addr, l.Server, term(l.Duration)))
 	}
 	s.lease = &l
 	s.applyLocked(to)

@@ -63,9 +63,11 @@ const (
 type Config struct {
 	MAC      [6]byte
 	Hostname string // option 12; empty: not sent; cut at 63 bytes
-	// Reboot is an address that was ours on this interface and still stands
-	// there, if any: it is asked for before any other.
-	Reboot netip.Addr
+	// Resume is a lease of an earlier Client whose address still stands on
+	// this interface, if its Addr is valid. It is asked for before any other
+	// and held until its end, whether or not a server answers (RFC 2131
+	// section 3.2).
+	Resume Lease
 }
 
 // Handler is told what became of the lease. Its methods are called one at a
@@ -75,8 +77,8 @@ type Handler interface {
 	Bound(Lease)
 	// Lost says that the address may no longer be used, and why.
 	Lost(why string)
-	// NoServer says that nobody has answered for a while. The client goes
-	// on asking. Called once until the next Bound.
+	// NoServer says that nobody has answered for a while and that no lease
+	// is held. The client goes on asking. Called once until the next Bound.
 	NoServer()
 	// Event is one line for the log.
 	Event(text string)
@@ -169,8 +171,8 @@ func (c *Client) Carrier(up bool) {
 // address stays in use while the process is restarted.
 func (c *Client) Run(ctx context.Context) {
 	defer c.closePath()
-	if c.cfg.Reboot.Is4() {
-		c.state = Rebooting
+	if c.cfg.Resume.Addr.IsValid() {
+		c.state, c.lease, c.held = Rebooting, c.cfg.Resume, true
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -278,7 +280,7 @@ func (c *Client) noteLink(now time.Time) {
 
 // begin starts an acquisition: the link is there, or there again.
 func (c *Client) begin(now time.Time) {
-	if c.held || c.cfg.Reboot.Is4() {
+	if c.held {
 		c.enter(Rebooting, now)
 	} else {
 		c.enter(Init, now)
@@ -301,7 +303,6 @@ func (c *Client) ask(now time.Time) {
 	switch c.state {
 	case Rebooting:
 		if c.tries == 2 {
-			c.cfg.Reboot = netip.Addr{}
 			c.enter(Init, now)
 			c.newXID()
 		}
@@ -328,10 +329,7 @@ func (c *Client) ask(now time.Time) {
 		q.want, q.server = c.offer.Addr.Addr(), c.offer.Server
 		c.askAt = now.Add(backoff(c.tries))
 	case Rebooting:
-		q.want = c.cfg.Reboot
-		if c.held {
-			q.want = c.lease.Addr.Addr()
-		}
+		q.want = c.lease.Addr.Addr()
 		c.askAt = now.Add(rebootWait / 2)
 	case Renewing:
 		q.secs, q.ciaddr = 0, c.lease.Addr.Addr()
@@ -477,7 +475,6 @@ func (c *Client) acked(m *dhcpv4.DHCPv4, now time.Time) {
 	}
 	l.Acquired = c.askedAt
 	c.lease, c.held, c.naks = l, true, 0
-	c.cfg.Reboot = netip.Addr{}
 	c.state, c.askAt, c.giveUpAt = Bound, time.Time{}, time.Time{}
 	c.closePath()
 	c.h.Bound(l)
@@ -504,8 +501,8 @@ func (c *Client) refused(from netip.Addr, text string, now time.Time) {
 
 // lose gives the address up and asks anew.
 func (c *Client) lose(why string, now time.Time) {
-	held := c.held || c.cfg.Reboot.Is4()
-	c.held, c.cfg.Reboot = false, netip.Addr{}
+	held := c.held
+	c.held = false
 	c.enter(Init, now)
 	c.newXID()
 	c.began = now

@@ -67,10 +67,14 @@ type lab struct {
 	told   *told
 }
 
+// resumeAge is the age of a Config's Resume.
+const resumeAge = 10 * time.Minute
+
 func run(t *testing.T, cfg dhcp.Config, test func(l *lab)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lab{Net: dhcptest.New(), t: t, told: &told{began: time.Now()}}
 		cfg.MAC = mac
+		cfg.Resume.Acquired = time.Now().Add(-resumeAge)
 		l.client = dhcp.New(cfg, l.Net, l.told)
 		ctx, stop := context.WithCancel(context.Background())
 		done := make(chan struct{})
@@ -393,14 +397,21 @@ func TestNak(t *testing.T) {
 	})
 }
 
-// A process that was restarted asks to keep what it finds on the interface.
+// A process that was restarted asks to keep the lease of the one before, and
+// holds it until its end where nobody answers.
 func TestRestart(t *testing.T) {
-	run(t, dhcp.Config{Reboot: home.Addr}, func(l *lab) {
+	held := dhcp.Lease{
+		Addr: netip.PrefixFrom(home.Addr, 24), Server: home.ID,
+		Duration: time.Hour, T1: 30 * time.Minute, T2: 50 * time.Minute,
+	}
+	run(t, dhcp.Config{Resume: held}, func(l *lab) {
 		l.Serve(home.Answer)
 		l.client.Carrier(true)
 		l.expect(l.pass(time.Second), []string{"REQUEST packet 255.255.255.255 want 10.0.0.50"}, "bound 10.0.0.50/24")
 	})
-	run(t, dhcp.Config{Reboot: ip("192.168.1.254")}, func(l *lab) {
+	elsewhere := held
+	elsewhere.Addr = netip.MustParsePrefix("192.168.1.254/24")
+	run(t, dhcp.Config{Resume: elsewhere}, func(l *lab) {
 		l.Serve(home.Answer)
 		l.client.Carrier(true)
 		l.expect(l.pass(time.Second), []string{
@@ -408,6 +419,31 @@ func TestRestart(t *testing.T) {
 			"DISCOVER packet 255.255.255.255",
 			"REQUEST packet 255.255.255.255 want 10.0.0.50 server 10.0.0.1",
 		}, "lost: refused by 10.0.0.1: wrong network", "bound 10.0.0.50/24")
+	})
+	run(t, dhcp.Config{Resume: held}, func(l *lab) { // a server that is silent
+		l.client.Carrier(true)
+		sent := l.pass(49 * time.Minute)
+		if len(sent) < 5 || sent[0].String() != "REQUEST packet 255.255.255.255 want 10.0.0.50" || sent[2].String() != "DISCOVER packet 255.255.255.255 want 10.0.0.50" {
+			t.Errorf("sent %v", sent)
+		}
+		l.expect(nil, nil)
+		l.pass(2 * time.Minute)
+		l.expect(nil, nil, "lost: the lease ended unrenewed", "no server after 50m10s")
+	})
+	run(t, dhcp.Config{Resume: held}, func(l *lab) { // without a cable
+		l.pass(49 * time.Minute)
+		l.expect(nil, nil)
+		l.pass(2 * time.Minute)
+		l.expect(nil, nil, "lost: the lease ended unrenewed")
+	})
+	held.Duration = resumeAge
+	run(t, dhcp.Config{Resume: held}, func(l *lab) { // one that has just ended
+		l.Serve(home.Answer)
+		l.client.Carrier(true)
+		l.expect(l.pass(time.Second), []string{
+			"DISCOVER packet 255.255.255.255",
+			"REQUEST packet 255.255.255.255 want 10.0.0.50 server 10.0.0.1",
+		}, "lost: the lease ended unrenewed", "bound 10.0.0.50/24")
 	})
 }
 

@@ -10,7 +10,7 @@
 // INIT asks everybody (DISCOVER), REQUESTING one server; BOUND is silent until
 // T1, RENEWING asks the lease's server by unicast until T2, REBINDING asks
 // everybody until the lease ends. A link that comes back, and a process that
-// starts with an address on the interface, go through REBOOTING: "may I keep
+// starts with the lease of the one before, go through REBOOTING: "may I keep
 // this address here?", answered within [rebootWait] or followed by INIT, while
 // the address stays in use until its lease ends (RFC 2131 section 3.2).
 //

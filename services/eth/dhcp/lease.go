@@ -49,8 +49,8 @@ type Lease struct {
 	// From Acquired on; T1 <= T2 <= Duration.
 	Duration, T1, T2 time.Duration
 	// Acquired is when the request that was granted left (RFC 2131 section
-	// 4.4.1), with a monotonic reading (INV 13).
-	Acquired time.Time
+	// 4.4.1), with a monotonic reading (INV 13). JSON cannot hold that.
+	Acquired time.Time `json:"-"`
 }
 
 // Left returns how much of the lease is left at now, at least 0, or Infinite.
