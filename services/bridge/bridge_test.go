@@ -714,6 +714,7 @@ func TestPassedListener(t *testing.T) {
 		{"everywhere, in IPv4's words", "::", "0.0.0.0", false, false},
 		{"other address", "127.0.0.1", "127.0.0.2", false, true},
 		{"was everywhere", "::", "127.0.0.1", false, true},
+		{"now everywhere", "127.0.0.1", "", false, true},
 		{"other port", "127.0.0.1", "127.0.0.1", true, true},
 	}
 	for _, tt := range tests {
@@ -730,13 +731,29 @@ func TestPassedListener(t *testing.T) {
 				port = at.Port()
 				unix.Close(free)
 			}
-			fd, _, fresh, err := listen(bind, port, passed, time.Second)
+			// PID 1 keeps one; and so may somebody else.
+			for range 2 {
+				kept, err := unix.FcntlInt(uintptr(passed), unix.F_DUPFD_CLOEXEC, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer unix.Close(kept)
+			}
+			fd, now, fresh, err := listen(bind, port, passed, time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer unix.Close(fd)
 			if fresh != tt.fresh || !fresh && fd != passed {
 				t.Errorf("fresh %v, descriptor %d of %d", fresh, fd, passed)
+			}
+			dial(t, netip.AddrPortFrom(reachable(now.Addr()), now.Port()))
+			unix.Close(fd)
+			c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(netip.AddrPortFrom(reachable(at.Addr()), at.Port())))
+			if err == nil {
+				c.Close()
+			}
+			if fresh && !errors.Is(err, unix.ECONNREFUSED) {
+				t.Errorf("connect to where nobody serves: %v", err)
 			}
 		})
 	}
@@ -751,6 +768,14 @@ func TestPassedListener(t *testing.T) {
 		}
 		unix.Close(fd)
 	})
+}
+
+// reachable is where to connect to what is bound to a.
+func reachable(a netip.Addr) netip.Addr {
+	if a.IsUnspecified() {
+		return netip.MustParseAddr("127.0.0.1")
+	}
+	return a
 }
 
 func TestAcceptedSocketsInherit(t *testing.T) {

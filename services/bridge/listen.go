@@ -18,7 +18,7 @@ const (
 )
 
 // listen makes the listening socket, or takes passed when it is bound as
-// wanted. fresh says that it was made.
+// wanted, else ends it. fresh says that it was made.
 func listen(bind netip.Addr, port uint16, passed int, stall time.Duration) (fd int, at netip.AddrPort, fresh bool, err error) {
 	if passed >= 0 {
 		if at, ok := serves(passed, bind, port); ok {
@@ -27,6 +27,10 @@ func listen(bind netip.Addr, port uint16, passed int, stall time.Duration) (fd i
 				return passed, at, false, nil
 			}
 		}
+		// PID 1 has a duplicate, with which a mere close would leave the port
+		// taken. After a shutdown no duplicate listens any more. There is
+		// nothing to shut down, if it fails.
+		_ = unix.Shutdown(passed, unix.SHUT_RDWR)
 		unix.Close(passed)
 	}
 	fd, err = bound(bind, port, stall)

@@ -48,7 +48,8 @@ type Options struct {
 	// Port 0 takes any free port.
 	Port uint16
 	// Listener is a listening socket from an earlier process, or -1. It is
-	// used when it is bound as Bind and Port say, and closed otherwise.
+	// used when it is bound as Bind and Port say; otherwise it is shut down,
+	// so that its duplicates do not listen either, and closed.
 	Listener int
 	// Open opens the UART; see DeviceOpener. It runs on a goroutine of its
 	// own, never twice at a time, and may block until its context ends.
