@@ -133,6 +133,8 @@ main.first
 [later]
 main.second
 "no\nsuch"
+[near]
+main
 [unwound]
 main.deep
 runtime.main
@@ -286,7 +288,7 @@ func checkOrder(t *testing.T, p linked) {
 	for _, s := range symbols {
 		at[s.Name] = s.Value
 	}
-	want := []string{"main.third", "runtime.newstack", "main.deep", "fmt.Fprintln", "main.first", "main.second", "main.main"}
+	want := []string{"main.third", "runtime.newstack", "main.deep", "fmt.Fprintln", "main.first", "main.main", "main.second"}
 	for i, name := range want {
 		if at[name] == 0 || i > 0 && at[name] <= at[want[i-1]] {
 			t.Errorf("%s is at %#x, behind %s at %#x is right", name, at[name], want[max(i-1, 0)], at[want[max(i-1, 0)]])

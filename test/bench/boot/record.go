@@ -189,6 +189,7 @@ func (p *profile) String() string {
 	var b strings.Builder
 	b.WriteString("# What a boot touches, in the order of first touch: made by `make layout`.\n" +
 		"# The linker that toolchain/rlx makes lays these symbols out together.\n")
+	b.WriteString("[near]\n" + "gwinit/\n")
 	for _, s := range sections {
 		b.WriteString(s + "\n")
 		for _, n := range p.early[s].list {

@@ -38,6 +38,7 @@ const (
 	orderText    = "[text]"    // functions that run
 	orderUnwound = "[unwound]" // functions whose tables are looked at: by stack growth, above all
 	orderData    = "[data]"    // constants, types, variables
+	orderNear    = "[near]"    // beginnings of packages' paths, see near
 )
 
 func readOrder() {
@@ -53,9 +54,9 @@ func readOrder() {
 		switch {
 		case line == "", strings.HasPrefix(line, "#"):
 			continue
-		case line == orderText, line == orderUnwound, line == orderData:
+		case line == orderText, line == orderUnwound, line == orderData, line == orderNear:
 			section = line
-			order[section], early[section] = map[string]int{}, math.MaxInt
+			order[section], early[section] = map[string]int{}, math.MaxInt32/4
 			continue
 		case line == orderLate:
 			early[section] = len(order[section])
@@ -90,15 +91,53 @@ func (ctxt *Link) layOutText() {
 	if len(order) == 0 {
 		return
 	}
-	byRank := func(a, b loader.Sym) int {
-		return rank(ctxt.loader, orderText, a) - rank(ctxt.loader, orderText, b)
+	nearFuncs = near(ctxt)
+	place := func(s loader.Sym) int {
+		// Twice the rank leaves room for one more behind the first tier.
+		if nearFuncs[s] {
+			return 2*early[orderText] + 1
+		}
+		return 2 * rank(ctxt.loader, orderText, s)
 	}
+	byRank := func(a, b loader.Sym) int { return place(a) - place(b) }
 	slices.SortStableFunc(ctxt.Textp, byRank)
 	for _, lib := range ctxt.Library {
 		for _, unit := range lib.Units {
 			slices.SortStableFunc(unit.Textp, byRank)
 		}
 	}
+}
+
+// nearFuncs is what near found.
+var nearFuncs map[loader.Sym]bool
+
+// near is the functions that the list does not know and that are of a package
+// which it names and of whose functions some are in the first tier: what is new
+// there since the list was made is probably of that tier. They lie behind it,
+// where they cost the boot a block or two together instead of two blocks each.
+func near(ctxt *Link) map[loader.Sym]bool {
+	ldr := ctxt.loader
+	named := func(pkg string) bool {
+		for prefix := range order[orderNear] {
+			if strings.HasPrefix(pkg, prefix) {
+				return true
+			}
+		}
+		return false
+	}
+	touched := map[string]bool{}
+	for _, s := range ctxt.Textp {
+		if pkg := ldr.SymPkg(s); rank(ldr, orderText, s) <= early[orderText] && named(pkg) {
+			touched[pkg] = true
+		}
+	}
+	list := map[loader.Sym]bool{}
+	for _, s := range ctxt.Textp {
+		if touched[ldr.SymPkg(s)] && order[orderText][ldr.SymName(s)] == 0 {
+			list[s] = true
+		}
+	}
+	return list
 }
 
 // funcTables are the tables of functions that lie in one symbol,
@@ -145,7 +184,7 @@ func (t *funcTables) layOut(at int64) (size int64) {
 	count := func(index []int, section string) int {
 		n := slices.IndexFunc(index, func(i int) bool {
 			r := order[section][ldr.SymName(t.funcs[i])]
-			return r == 0 || r > early[section]
+			return (r == 0 || r > early[section]) && !(section == orderText && nearFuncs[t.funcs[i]])
 		})
 		if n < 0 {
 			return len(index)
