@@ -23,6 +23,10 @@ MIPS     := GOOS=linux GOARCH=mips GOMIPS=softfloat CGO_ENABLED=0
 GCFLAGS  ?= -gcflags=all=-l
 # The faults of Go's 32-bit MIPS runtime that would keep the CPU busy, mended.
 OVERLAY  := -overlay=build/_overlay/overlay.json
+# Our linker lays out what the boot touches together: most of the time between
+# the kernel and a listening port is spent decompressing what is touched.
+LAYOUT   := -toolexec=$(CURDIR)/build/rlx
+export RLX_ORDER := $(CURDIR)/toolchain/rlx/boot.order
 LDFLAGS  := -s -w -buildid= -X main.version=$(VERSION)
 BUILD    := go build -trimpath -buildvcs=false
 FUZZTIME ?= 10s
@@ -39,8 +43,8 @@ build:
 
 .PHONY: gw
 gw: | build ## build the MIPS binary, build/gw
-	@go run ./toolchain/rlx overlay -out build/_overlay
-	$(MIPS) $(BUILD) $(OVERLAY) $(GCFLAGS) -ldflags='$(LDFLAGS)' -o $(OUT)/gw ./cmd/gwinit
+	@go build -o build/rlx ./toolchain/rlx && build/rlx overlay -out build/_overlay
+	$(MIPS) RLX_MAP=$(CURDIR)/build/gw.map $(BUILD) $(OVERLAY) $(LAYOUT) $(GCFLAGS) -ldflags='$(LDFLAGS)' -o $(OUT)/gw ./cmd/gwinit
 	@ls -l $(OUT)/gw
 
 .PHONY: gwctl
@@ -63,7 +67,12 @@ endif
 
 .PHONY: size
 size: image ## what each part of the binary costs in the 2 MiB rootfs
-	go run ./rootfs/size -mips '$(MIPS)' -flags '$(OVERLAY) $(GCFLAGS)' $(OUT)/gw
+	go run ./rootfs/size -mips '$(MIPS)' -flags '$(OVERLAY) $(LAYOUT) $(GCFLAGS)' $(OUT)/gw
+
+.PHONY: layout
+layout: image ## record anew what the boot touches (toolchain/rlx/boot.order), about 3 minutes
+	@test/deps/deps.sh image kernel qemu
+	go run ./test/bench/boot -record toolchain/rlx/boot.order
 
 # --- the emulated gateway ----------------------------------------------------
 
@@ -102,7 +111,7 @@ bench: bench-boot ## every benchmark; results in build/bench
 bench-boot: image ## instructions from init to a listening bridge
 	@test/deps/deps.sh image kernel qemu
 	@mkdir -p build/bench
-	go run ./test/bench/boot -out build/bench/boot.json
+	go run ./test/bench/boot -n 5 -out build/bench/boot.json
 
 .PHONY: fuzz
 fuzz: ## every fuzz function for FUZZTIME (10s)

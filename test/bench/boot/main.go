@@ -89,6 +89,9 @@ func run(rootfs, userdata, out string, n int) error {
 		return err
 	}
 	fmt.Printf("%s: %.2f times the peer's, goal %.1f\n", out, rows[0].Ratio, goal)
+	if rows[0].Ratio > goal {
+		return fmt.Errorf("a boot costs %.2f times the peer's, more than %.1f: `make layout` records anew what it touches", rows[0].Ratio, goal)
+	}
 	return nil
 }
 
