@@ -77,10 +77,12 @@ type LogLine struct {
 	Text    string `json:"text"`
 }
 
-// ServiceArgs starts, stops or restarts a service.
+// ServiceArgs starts, stops or restarts a service. try-restart is a restart of
+// one that runs or is about to (again); one that was stopped, has failed, is
+// done or has yet to start is left alone.
 type ServiceArgs struct {
 	Name   string `json:"name"`
-	Action string `json:"action"` // start, stop, restart
+	Action string `json:"action"` // start, stop, restart, try-restart
 }
 
 // ShutdownArgs ends this boot.

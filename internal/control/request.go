@@ -55,9 +55,9 @@ func parse(line []byte) (request, *api.Error) {
 			return r, bad(`service: no "name"; status lists the services`)
 		}
 		switch r.service.Action {
-		case "start", "stop", "restart":
+		case "start", "stop", "restart", "try-restart":
 		default:
-			return r, bad(`service: "action" is %.32q; it can be start, stop or restart`, r.service.Action)
+			return r, bad(`service: "action" is %.32q; it can be start, stop, restart or try-restart`, r.service.Action)
 		}
 	case api.OpShutdown:
 		if err := arguments(in, &r.shutdown); err != nil {

@@ -30,6 +30,10 @@ func TestParse(t *testing.T) {
 			want: request{op: "service", service: api.ServiceArgs{Name: "core", Action: "restart"}},
 		},
 		{
+			name: "restart of one that runs", line: `{"v":1,"op":"service","args":{"name":"core","action":"try-restart"}}`,
+			want: request{op: "service", service: api.ServiceArgs{Name: "core", Action: "try-restart"}},
+		},
+		{
 			name: "safe", line: `{"v":1,"op":"shutdown","args":{"action":"reboot","mode":"safe"}}`,
 			want: request{op: "shutdown", shutdown: api.ShutdownArgs{Action: "reboot", Mode: "safe"}},
 		},
@@ -59,7 +63,7 @@ func TestParse(t *testing.T) {
 		{name: "args of the wrong type", line: `{"v":1,"op":"logs","args":"core"}`, code: "bad-request", says: "logs"},
 		{name: "negative lines", line: `{"v":1,"op":"logs","args":{"lines":-1}}`, code: "bad-request", says: "-1"},
 		{name: "no name", line: `{"v":1,"op":"service","args":{"action":"stop"}}`, code: "bad-request", says: "name"},
-		{name: "no action", line: `{"v":1,"op":"service","args":{"name":"core"}}`, code: "bad-request", says: "start, stop or restart"},
+		{name: "no action", line: `{"v":1,"op":"service","args":{"name":"core"}}`, code: "bad-request", says: "start, stop, restart or try-restart"},
 		{name: "wrong action", line: `{"v":1,"op":"service","args":{"name":"core","action":"kill"}}`, code: "bad-request", says: "kill"},
 		{name: "shutdown without args", line: `{"v":1,"op":"shutdown"}`, code: "bad-request", says: "reboot, poweroff or halt"},
 		{name: "wrong shutdown", line: `{"v":1,"op":"shutdown","args":{"action":"sleep"}}`, code: "bad-request", says: "sleep"},

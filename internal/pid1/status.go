@@ -232,16 +232,28 @@ func (b *backend) Service(ctx context.Context, args api.ServiceArgs) (api.Servic
 		err = b.sup.Stop(ctx, args.Name)
 	case "restart":
 		err = b.sup.Restart(ctx, args.Name)
+	case "try-restart":
+		// One that is starting may have read its settings already; one in
+		// backoff may have waited for the new ones.
+		switch b.service(args.Name).State {
+		case supervisor.Starting, supervisor.Running, supervisor.Backoff:
+			err = b.sup.Restart(ctx, args.Name)
+		}
 	}
 	if err != nil {
 		return api.Service{}, err
 	}
+	return b.service(args.Name), nil
+}
+
+// service is the present state of a service that is known: the set is fixed.
+func (b *backend) service(name string) api.Service {
 	for _, s := range b.sup.Snapshot() {
-		if s.Name == args.Name {
-			return s, nil
+		if s.Name == name {
+			return s
 		}
 	}
-	return api.Service{}, &api.Error{Code: api.CodeNotFound, Message: "service " + args.Name + " is gone"}
+	return api.Service{}
 }
 
 // Shutdown implements control.Backend.
