@@ -134,22 +134,6 @@ func Hold(root string, ip [4]byte, withIP bool) (addr uint32, err error) {
 	return top - 4, nil
 }
 
-// Release takes back what Hold asked for.
-func Release(root string) error {
-	m, err := open(root)
-	if err != nil {
-		return err
-	}
-	defer m.close()
-	top := m.page.Top()
-	for _, at := range []uint32{top - 4, top - 8, top - 12} {
-		if err := m.put(at, 0); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // SetOnce asks our own next start for a mode. Normal takes the wish back.
 func SetOnce(root string, mode Mode) error {
 	var word uint32

@@ -144,12 +144,6 @@ func TestHoldForgetsAddress(t *testing.T) {
 	if got := hex.EncodeToString(peek(t, root, b.Boothold.Top()-8, 8)); got != "00000000484f4c44" {
 		t.Errorf("mark and HOLD = %s", got)
 	}
-	if err := Release(root); err != nil {
-		t.Fatal(err)
-	}
-	if got := hex.EncodeToString(peek(t, root, b.Boothold.Top()-12, 12)); got != "000000000000000000000000" {
-		t.Errorf("after Release: %s", got)
-	}
 }
 
 func TestHoldErrors(t *testing.T) {
