@@ -12,8 +12,9 @@ import (
 func gwctlApplets() applet.Table {
 	settings := gwctl.Local{
 		Name: "config", Args: "VERB ...", Summary: "read and change settings: list, get, set, unset, check",
-		Run: func(std applet.IO, args []string, restart func(string) error) error {
-			return config.Run("", std, args, restart)
+		Usage: "usage: gwctl config VERB ...\n" + config.Usage,
+		Run: func(std applet.IO, args []string, json bool, restart func(string) (string, error)) error {
+			return config.Run("", std, args, json, restart)
 		},
 	}
 	return append(gwctl.Ends(version, client.Dial), gwctl.Command(version, client.Dial, settings))

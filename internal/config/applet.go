@@ -1,7 +1,6 @@
 package config
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -10,48 +9,34 @@ import (
 	"gwinit/internal/applet"
 )
 
-const usage = `config list              every setting with its value; * is set in its file
+// Usage is the help of Run.
+const Usage = `config list              every setting with its value; * is set in its file
 config get SETTING...    the value in effect
 config set SETTING=VALUE...
 config unset SETTING...  back to the default; eth0: back to DHCP
 config check             what in the files is not used as it stands; status 1 if any
-  -json                  for programs: list -json, get -json ..., check -json
+  -json                  for programs
 
 A setting is named FILE.KEY, or KEY alone where only one file has it.
-Files are in ` + Dir + `; a change replaces the file as a whole.`
+Files are in ` + Dir + `; a change replaces the file as a whole and
+restarts the services that read it, if they run.
+`
 
-// Applet is `config`, which is also `gwctl config`.
-func Applet() applet.Applet {
-	return applet.Applet{
-		Name:    "config",
-		Group:   applet.Manage,
-		Summary: "read and change the gateway's settings",
-		Usage:   usage,
-		Run: func(_ context.Context, std applet.IO, args []string) error {
-			return Command("", std, args)
-		},
-	}
-}
+// Restart asks for the restart of a service if it runs, and returns its state
+// afterwards: "running", or why it was left alone.
+type Restart func(service string) (state string, err error)
 
-// Command carries out `config ARGS` on the files below root ("" or "/" on the
-// box). It restarts nothing: it says what has to be restarted.
-func Command(root string, std applet.IO, args []string) error {
-	return Run(root, std, args, nil)
-}
-
-// Run is Command with a way to restart the services that a change is for. It
-// says each one that it restarts.
-func Run(root string, std applet.IO, args []string, restart func(service string) error) error {
+// Run carries out a command line of Usage on the files below root ("" or "/"
+// on the box). Errors of the settings are an *Error, of the command line an
+// applet.UsageError; Restart's are wrapped. With asJSON all that goes to
+// std.Out is one JSON value.
+func Run(root string, std applet.IO, args []string, asJSON bool, restart Restart) error {
 	if len(args) == 0 {
-		return applet.Usagef("list, get, set, unset or check?")
+		return applet.Usagef("config: list, get, set, unset or check?")
 	}
 	verb, args := args[0], args[1:]
-	asJSON := len(args) > 0 && (args[0] == "-json" || args[0] == "--json")
-	if asJSON {
-		args = args[1:]
-	}
-	c := command{root: root, board: rtl8196e.Detect(root), std: std, restart: restart}
-	var run func(args []string, asJSON bool) error
+	c := command{root: root, board: rtl8196e.Detect(root), std: std, json: asJSON, restart: restart}
+	var run func(args []string) error
 	named := true // the verb takes names
 	switch verb {
 	case "list":
@@ -60,31 +45,28 @@ func Run(root string, std applet.IO, args []string, restart func(service string)
 		run, named = c.check, false
 	case "get":
 		run = c.get
-	case "set", "unset":
-		if asJSON {
-			return applet.Usagef("%s has no -json", verb)
-		}
+	case "set":
 		run = c.set
-		if verb == "unset" {
-			run = c.unset
-		}
+	case "unset":
+		run = c.unset
 	default:
-		return applet.Usagef("no such verb: %s", verb)
+		return applet.Usagef("config has no verb %s", verb)
 	}
 	switch {
 	case named && len(args) == 0:
-		return applet.Usagef("%s what?", verb)
+		return applet.Usagef("config %s what?", verb)
 	case !named && len(args) > 0:
-		return applet.Usagef("%s takes no argument", verb)
+		return applet.Usagef("config %s takes no argument", verb)
 	}
-	return run(args, asJSON)
+	return run(args)
 }
 
 type command struct {
 	root    string
 	board   rtl8196e.Board
 	std     applet.IO
-	restart func(service string) error
+	json    bool
+	restart Restart
 }
 
 // itemJSON is a setting for programs.
@@ -96,6 +78,23 @@ type itemJSON struct {
 	Key     string   `json:"key,omitempty"`
 	Values  string   `json:"values"`
 	Restart []string `json:"restart,omitempty"`
+	Later   bool     `json:"later,omitempty"` // nothing reads it yet
+}
+
+// changeJSON is what set or unset did, for programs.
+type changeJSON struct {
+	Changed   []string      `json:"changed"`   // settings
+	Restarted []string      `json:"restarted"` // services
+	Left      []leftJSON    `json:"left,omitempty"`
+	NextBoot  bool          `json:"nextBoot,omitempty"`
+	Later     []string      `json:"later,omitempty"` // of changed, those that nothing reads yet
+	Warnings  []warningJSON `json:"warnings,omitempty"`
+}
+
+// leftJSON is a service that was not restarted, because of its state.
+type leftJSON struct {
+	Service string `json:"service"`
+	State   string `json:"state"`
 }
 
 // warningJSON is a Warning for programs.
@@ -108,12 +107,12 @@ type warningJSON struct {
 	Problem string `json:"problem"`
 }
 
-func (c command) list(_ []string, asJSON bool) error {
+func (c command) list([]string) error {
 	items, warnings := List(c.root, c.board)
-	return c.show(items, warnings, asJSON)
+	return c.show(items, warnings)
 }
 
-func (c command) get(names []string, asJSON bool) error {
+func (c command) get(names []string) error {
 	var items []Item
 	for _, n := range names {
 		i, err := Get(c.root, c.board, n)
@@ -122,19 +121,22 @@ func (c command) get(names []string, asJSON bool) error {
 		}
 		items = append(items, i)
 	}
-	if !asJSON && len(items) == 1 {
+	if !c.json && len(items) == 1 {
 		// Alone it is for a shell's $().
 		_, err := fmt.Fprintln(c.std.Out, items[0].Value)
 		return err
 	}
-	return c.show(items, nil, asJSON)
+	return c.show(items, nil)
 }
 
-func (c command) show(items []Item, warnings []Warning, asJSON bool) error {
-	if asJSON {
+// notRead is said of a setting with Later.
+const notRead = "kept for a later version: nothing reads it yet"
+
+func (c command) show(items []Item, warnings []Warning) error {
+	if c.json {
 		out := make([]itemJSON, len(items))
 		for i, it := range items {
-			out[i] = itemJSON{it.Name, it.Value, it.Set, it.File, it.Key, it.Values, it.Restart}
+			out[i] = itemJSON{it.Name, it.Value, it.Set, it.File, it.Key, it.Values, it.Restart, it.Later}
 		}
 		return json.NewEncoder(c.std.Out).Encode(out)
 	}
@@ -143,21 +145,21 @@ func (c command) show(items []Item, warnings []Warning, asJSON bool) error {
 		if i.Set {
 			mark = "*"
 		}
-		if _, err := fmt.Fprintf(c.std.Out, "%s %-26s %-24s # %s\n", mark, i.Name, i.Value, i.Values); err != nil {
+		values := i.Values
+		if i.Later {
+			values += " (" + notRead + ")"
+		}
+		if _, err := fmt.Fprintf(c.std.Out, "%s %-26s %-24s # %s\n", mark, i.Name, i.Value, values); err != nil {
 			return err
 		}
 	}
 	return c.warn(warnings)
 }
 
-func (c command) check(_ []string, asJSON bool) error {
+func (c command) check([]string) error {
 	warnings := Check(c.root, c.board)
-	if asJSON {
-		out := make([]warningJSON, len(warnings))
-		for i, w := range warnings {
-			out[i] = warningJSON(w)
-		}
-		if err := json.NewEncoder(c.std.Out).Encode(out); err != nil {
+	if c.json {
+		if err := json.NewEncoder(c.std.Out).Encode(asJSON(warnings)); err != nil {
 			return err
 		}
 	} else {
@@ -173,7 +175,7 @@ func (c command) check(_ []string, asJSON bool) error {
 	return nil
 }
 
-func (c command) set(args []string, _ bool) error {
+func (c command) set(args []string) error {
 	var all []Assignment
 	if len(args) == 2 && !strings.Contains(args[0], "=") {
 		all = []Assignment{{args[0], args[1]}} // set NAME VALUE
@@ -190,36 +192,72 @@ func (c command) set(args []string, _ bool) error {
 	return c.changed(change, err)
 }
 
-func (c command) unset(names []string, _ bool) error {
+func (c command) unset(names []string) error {
 	change, err := Unset(c.root, c.board, names)
 	return c.changed(change, err)
 }
 
-// changed says what a change means, also when only a part of it was made.
+// changed restarts who reads what was changed, and says what it means, also
+// when only a part of it was made.
 func (c command) changed(change Change, err error) error {
-	if err == nil && len(change.Settings) == 0 {
-		fmt.Fprintln(c.std.Out, "nothing to change")
-	}
+	done := changeJSON{Changed: []string{}, Restarted: []string{}, NextBoot: change.NextBoot}
 	for _, s := range change.Settings {
-		fmt.Fprintf(c.std.Out, "%s changed in %s\n", s.Name, s.File)
+		done.Changed = append(done.Changed, s.Name)
+		if s.Later {
+			done.Later = append(done.Later, s.Name)
+		}
+		c.say("%s changed in %s\n", s.Name, s.File)
+		if s.Later {
+			c.say("%s: %s\n", s.Name, notRead)
+		}
 	}
-	if err := c.warn(change.Warnings); err != nil {
+	if err == nil && len(change.Settings) == 0 {
+		c.say("nothing to change\n")
+	}
+	if c.json {
+		done.Warnings = asJSON(change.Warnings)
+	} else if err := c.warn(change.Warnings); err != nil {
 		return err
 	}
 	if change.NextBoot {
-		fmt.Fprintln(c.std.Out, "used from the next boot on")
+		c.say("used from the next boot on\n")
 	}
 	for _, s := range change.Restart {
-		if c.restart == nil {
-			fmt.Fprintf(c.std.Out, "used once %s is restarted: gwctl restart %s\n", s, s)
-			continue
-		}
-		fmt.Fprintf(c.std.Out, "restarting %s\n", s)
-		if e := c.restart(s); e != nil && err == nil {
-			err = fmt.Errorf("saved, but restart %s: %w", s, e)
+		state, e := c.restart(s)
+		switch {
+		case e != nil && err == nil:
+			err = fmt.Errorf("restart %s: %w", s, e)
+		case e != nil: // the first one is told
+		case state == "running":
+			done.Restarted = append(done.Restarted, s)
+			c.say("%s restarted\n", s)
+		default:
+			done.Left = append(done.Left, leftJSON{s, state})
+			c.say("%s is %s and is left so; it uses this once it is started: gwctl start %s\n", s, state, s)
 		}
 	}
+	switch {
+	case err != nil && len(done.Changed) > 0:
+		return fmt.Errorf("%s saved, but %w", strings.Join(done.Changed, ", "), err)
+	case err == nil && c.json:
+		return json.NewEncoder(c.std.Out).Encode(done)
+	}
 	return err
+}
+
+// say prints for people.
+func (c command) say(format string, args ...any) {
+	if !c.json {
+		fmt.Fprintf(c.std.Out, format, args...)
+	}
+}
+
+func asJSON(warnings []Warning) []warningJSON {
+	all := make([]warningJSON, len(warnings))
+	for i, w := range warnings {
+		all[i] = warningJSON(w)
+	}
+	return all
 }
 
 func (c command) warn(warnings []Warning) error {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"gwinit/board/rtl8196e"
+	"gwinit/internal/api"
 	"gwinit/internal/atomicfile"
 )
 
@@ -28,6 +29,17 @@ type Error struct {
 	Name   string // the setting, as it was asked for
 	Err    error  // one of the errors above, or what the file system said
 	Detail string // more about it, or ""
+}
+
+// Code is that of an api.Error which tells a program the same.
+func (e *Error) Code() string {
+	switch e.Err {
+	case ErrUnknown:
+		return api.CodeNotFound
+	case ErrAmbiguous, ErrValue, ErrIncomplete:
+		return api.CodeBadRequest
+	}
+	return api.CodeFailed
 }
 
 // Error implements error.

@@ -14,7 +14,8 @@ type Setting struct {
 	Values  string   // what it can be, in a few words
 	File    string   // path on the box
 	Key     string   // in that file; "" where the file is the value
-	Restart []string // services that read it at their start; none: the next boot
+	Restart []string // services that read it at their start; none: no restart helps
+	Later   bool     // nothing reads it yet; a file of the firmware before has it
 
 	value func(c Config, b rtl8196e.Board) string // in effect
 }
@@ -23,7 +24,6 @@ type Setting struct {
 const (
 	serviceBridge = "bridge"
 	serviceCore   = "core"
-	serviceOTBR   = "otbr-supervisor"
 )
 
 // keyServer is the one kind of line in ntp.conf.
@@ -34,43 +34,44 @@ const keyServer = "server"
 func Settings() []Setting {
 	type c = Config
 	type brd = rtl8196e.Board
-	radio := []string{serviceBridge, serviceOTBR}
+	radio := []string{serviceBridge}
 	core := []string{serviceCore}
+	const later = true
 	all := []Setting{
-		{"radio.MODE", "zigbee, otbr", fileRadio, "MODE", radio, func(c c, _ brd) string { return c.Radio.Mode }},
-		{"radio.FIRMWARE_BAUD", "1200 to 4000000: what the radio's firmware talks", fileRadio, "FIRMWARE_BAUD", radio, func(c c, _ brd) string { return strconv.Itoa(c.Radio.Baud) }},
-		{"radio.FIRMWARE_FLOW_CTRL", "none, sw, hw", fileRadio, "FIRMWARE_FLOW_CTRL", radio, func(c c, b brd) string {
+		{"radio.MODE", "zigbee, otbr", fileRadio, "MODE", radio, false, func(c c, _ brd) string { return c.Radio.Mode }},
+		{"radio.FIRMWARE_BAUD", "1200 to 4000000: what the radio's firmware talks", fileRadio, "FIRMWARE_BAUD", radio, false, func(c c, _ brd) string { return strconv.Itoa(c.Radio.Baud) }},
+		{"radio.FIRMWARE_FLOW_CTRL", "none, sw, hw", fileRadio, "FIRMWARE_FLOW_CTRL", radio, false, func(c c, b brd) string {
 			if c.Radio.FlowSet {
 				return c.Radio.Flow
 			}
 			return b.Radio.Flow
 		}},
-		{"radio.BRIDGE_BIND", "the address to listen on; 0.0.0.0: every one", fileRadio, "BRIDGE_BIND", []string{serviceBridge, serviceCore}, func(c c, _ brd) string {
+		{"radio.BRIDGE_BIND", "the address to listen on; 0.0.0.0: every one", fileRadio, "BRIDGE_BIND", radio, false, func(c c, _ brd) string {
 			if c.Radio.Bind == "" {
 				return "0.0.0.0"
 			}
 			return c.Radio.Bind
 		}},
-		{"radio.FIRMWARE", "ncp, rcp, otrcp, router: a note", fileRadio, "FIRMWARE", nil, func(c c, _ brd) string { return c.Radio.Firmware }},
-		{"radio.FIRMWARE_VERSION", "a note", fileRadio, "FIRMWARE_VERSION", nil, func(c c, _ brd) string { return c.Radio.FirmwareVersion }},
-		{"radio.BOOTLOADER_VERSION", "a note", fileRadio, "BOOTLOADER_VERSION", nil, func(c c, _ brd) string { return c.Radio.BootloaderVersion }},
+		{"radio.FIRMWARE", "ncp, rcp, otrcp, router: a note", fileRadio, "FIRMWARE", nil, false, func(c c, _ brd) string { return c.Radio.Firmware }},
+		{"radio.FIRMWARE_VERSION", "a note", fileRadio, "FIRMWARE_VERSION", nil, false, func(c c, _ brd) string { return c.Radio.FirmwareVersion }},
+		{"radio.BOOTLOADER_VERSION", "a note", fileRadio, "BOOTLOADER_VERSION", nil, false, func(c c, _ brd) string { return c.Radio.BootloaderVersion }},
 
-		{"hostname", "letters, digits and '-'", fileHostname, "", core, func(c c, _ brd) string { return c.Hostname }},
-		{"mac_address", "aa:bb:cc:dd:ee:ff; made once when absent", fileMAC, "", core, func(c c, _ brd) string { return formatMAC(c.Network.MAC) }},
-		{"TZ", "a POSIX time zone, such as CET-1CEST,M3.5.0,M10.5.0/3", fileTZ, "", core, func(c c, _ brd) string { return c.TZ }},
-		{"ntp.server", "names or addresses between blanks", fileNTP, keyServer, core, func(c c, _ brd) string { return strings.Join(c.NTP.Servers, " ") }},
+		{"hostname", "letters, digits and '-'", fileHostname, "", core, false, func(c c, _ brd) string { return c.Hostname }},
+		{"mac_address", "aa:bb:cc:dd:ee:ff; made once when absent", fileMAC, "", core, false, func(c c, _ brd) string { return formatMAC(c.Network.MAC) }},
+		{"TZ", "a POSIX time zone, such as CET-1CEST,M3.5.0,M10.5.0/3", fileTZ, "", nil, false, func(c c, _ brd) string { return c.TZ }},
+		{"ntp.server", "names or addresses between blanks", fileNTP, keyServer, nil, later, func(c c, _ brd) string { return strings.Join(c.NTP.Servers, " ") }},
 
-		{"leds.MODE", "off, dim, bright", fileLEDs, "MODE", core, func(c c, _ brd) string { return c.LEDs.Mode }},
+		{"leds.MODE", "off, dim, bright", fileLEDs, "MODE", nil, later, func(c c, _ brd) string { return c.LEDs.Mode }},
 
-		{"netwatch.ENABLED", "0, 1", fileNetwatch, "ENABLED", core, func(c c, _ brd) string { return bit(c.Netwatch.Enabled) }},
-		{"netwatch.TARGETS", "up to 8 addresses; none: the default gateway", fileNetwatch, "TARGETS", core, func(c c, _ brd) string { return join(c.Netwatch.Targets) }},
-		{"netwatch.FAIL_MIN", "1 to 1440 minutes", fileNetwatch, "FAIL_MIN", core, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.FailMinutes) }},
-		{"netwatch.POLL_SEC", "5 to 3600 seconds", fileNetwatch, "POLL_SEC", core, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.PollSeconds) }},
-		{"netwatch.MAX_REBOOT", "0 to 100", fileNetwatch, "MAX_REBOOT", core, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.MaxReboots) }},
-		{"netwatch.WINDOW_H", "1 to 720 hours", fileNetwatch, "WINDOW_H", core, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.WindowHours) }},
-		{"netwatch.DRY_RUN", "0, 1", fileNetwatch, "DRY_RUN", core, func(c c, _ brd) string { return bit(c.Netwatch.DryRun) }},
+		{"netwatch.ENABLED", "0, 1", fileNetwatch, "ENABLED", nil, later, func(c c, _ brd) string { return bit(c.Netwatch.Enabled) }},
+		{"netwatch.TARGETS", "up to 8 addresses; none: the default gateway", fileNetwatch, "TARGETS", nil, later, func(c c, _ brd) string { return join(c.Netwatch.Targets) }},
+		{"netwatch.FAIL_MIN", "1 to 1440 minutes", fileNetwatch, "FAIL_MIN", nil, later, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.FailMinutes) }},
+		{"netwatch.POLL_SEC", "5 to 3600 seconds", fileNetwatch, "POLL_SEC", nil, later, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.PollSeconds) }},
+		{"netwatch.MAX_REBOOT", "0 to 100", fileNetwatch, "MAX_REBOOT", nil, later, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.MaxReboots) }},
+		{"netwatch.WINDOW_H", "1 to 720 hours", fileNetwatch, "WINDOW_H", nil, later, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.WindowHours) }},
+		{"netwatch.DRY_RUN", "0, 1", fileNetwatch, "DRY_RUN", nil, later, func(c c, _ brd) string { return bit(c.Netwatch.DryRun) }},
 
-		{"gateway.GW_LOG_KIB", "16 to 1024: the log in memory", fileGateway, "GW_LOG_KIB", nil, func(c c, _ brd) string { return strconv.Itoa(c.Gateway.LogKiB) }},
+		{"gateway.GW_LOG_KIB", "16 to 1024: the log in memory", fileGateway, "GW_LOG_KIB", nil, false, func(c c, _ brd) string { return strconv.Itoa(c.Gateway.LogKiB) }},
 	}
 	for _, s := range []struct {
 		prefix, file string
@@ -90,16 +91,16 @@ func Settings() []Setting {
 		}
 		all = append(
 			all,
-			Setting{s.prefix + ".IPADDR", "the IPv4 address", s.file, "IPADDR", core, get(func(s *Static) string { return s.Addr.Addr().String() })},
-			Setting{s.prefix + ".NETMASK", "255.255.255.0 and the like", s.file, "NETMASK", core, get(func(s *Static) string { return mask(s.Addr.Bits()) })},
-			Setting{s.prefix + ".GATEWAY", "the IPv4 address of the router", s.file, "GATEWAY", core, get(func(s *Static) string {
+			Setting{s.prefix + ".IPADDR", "the IPv4 address", s.file, "IPADDR", core, false, get(func(s *Static) string { return s.Addr.Addr().String() })},
+			Setting{s.prefix + ".NETMASK", "255.255.255.0 and the like", s.file, "NETMASK", core, false, get(func(s *Static) string { return mask(s.Addr.Bits()) })},
+			Setting{s.prefix + ".GATEWAY", "the IPv4 address of the router", s.file, "GATEWAY", core, false, get(func(s *Static) string {
 				if !s.Gateway.IsValid() {
 					return ""
 				}
 				return s.Gateway.String()
 			})},
-			Setting{s.prefix + ".DNS", "addresses between blanks", s.file, "DNS", core, get(func(s *Static) string { return join(s.DNS) })},
-			Setting{s.prefix + ".DOMAIN", "the search domain", s.file, "DOMAIN", core, get(func(s *Static) string { return s.Domain })},
+			Setting{s.prefix + ".DNS", "addresses between blanks", s.file, "DNS", core, false, get(func(s *Static) string { return join(s.DNS) })},
+			Setting{s.prefix + ".DOMAIN", "the search domain", s.file, "DOMAIN", core, false, get(func(s *Static) string { return s.Domain })},
 		)
 	}
 	return all

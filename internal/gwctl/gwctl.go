@@ -15,7 +15,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -44,10 +43,12 @@ type Dialer func(ctx context.Context, socket string) (*client.Client, error)
 // files, which a workstation does not have.
 type Local struct {
 	Name, Args, Summary string
-	// Run carries it out. It gets -json where that was given before the
-	// command's name too. restart restarts a service through the control
-	// socket.
-	Run func(std applet.IO, args []string, restart func(service string) error) error
+	Usage               string // for -h, whole lines
+	// Run carries it out. args is without the options of gwctl; json tells
+	// whether -json was one. restart has a service restarted if it runs, and
+	// returns its state afterwards. An error that has a method Code() string
+	// gets that code in JSON.
+	Run func(std applet.IO, args []string, json bool, restart func(service string) (state string, err error)) error
 }
 
 // Command returns gwctl as an applet. version is that of this program.
@@ -182,13 +183,56 @@ func (e *env) run(args []string) error {
 }
 
 func (e *env) runLocal(l Local, args []string) error {
-	if e.json && len(args) > 0 {
-		args = slices.Insert(slices.Clone(args), 1, "-json")
-	}
-	return l.Run(e.std, args, func(service string) error {
-		_, err := e.ask(api.OpService, api.ServiceArgs{Name: service, Action: "restart"})
+	e.name = l.Name
+	rest, err := e.ownFlags(args)
+	if errors.Is(err, flag.ErrHelp) {
+		_, err := io.WriteString(e.std.Out, l.Usage)
 		return err
-	})
+	}
+	if err != nil {
+		return e.usageError(err)
+	}
+	return e.reportAs(api.CodeFailed, l.Run(e.std, rest, e.json, func(service string) (string, error) {
+		data, err := e.ask(api.OpService, api.ServiceArgs{Name: service, Action: "try-restart"})
+		var told *api.Error
+		if err != nil && !errors.As(err, &told) {
+			return "", &api.Error{Code: codeUnreachable, Message: err.Error()}
+		}
+		var s api.Service
+		if err == nil {
+			err = decode(l.Name, data, &s)
+		}
+		return s.State, err
+	}))
+}
+
+// ownFlags takes gwctl's own options out of args, up to a "--". What else
+// begins with a dash may be a value, and stays.
+func (e *env) ownFlags(args []string) (rest []string, err error) {
+	f := e.flagSet()
+	for len(args) > 0 {
+		dashed, isFlag := strings.CutPrefix(args[0], "-")
+		name, _, hasValue := strings.Cut(strings.TrimPrefix(dashed, "-"), "=")
+		n := 1
+		switch {
+		case args[0] == "--":
+			return append(rest, args[1:]...), nil
+		case isFlag && (name == "json" || name == "h" || name == "help"):
+			err = f.Parse(args[:1])
+		case isFlag && name == "socket":
+			if !hasValue {
+				n = min(2, len(args))
+			}
+			err = f.Parse(args[:n])
+		default:
+			rest = append(rest, args[0])
+		}
+		if err != nil {
+			return nil, err
+		}
+		args = args[n:]
+	}
+	return rest, nil
 }
 
 // flagSet has the options that every command takes. Those given before the
@@ -235,17 +279,26 @@ func find(name string) (command, bool) {
 }
 
 // report makes JSON of an error if that was asked for.
-func (e *env) report(err error) error {
+func (e *env) report(err error) error { return e.reportAs(codeUnreachable, err) }
+
+// reportAs is report with the code for an error that has none.
+func (e *env) reportAs(code string, err error) error {
 	var u applet.UsageError
 	var x applet.Exit
 	if err == nil || !e.json || errors.As(err, &u) || errors.As(err, &x) {
 		return err
 	}
-	told := &api.Error{Code: codeUnreachable, Message: err.Error()}
-	errors.As(err, &told)
+	var told *api.Error
+	var coded interface{ Code() string }
+	switch {
+	case errors.As(err, &told):
+		code = told.Code
+	case errors.As(err, &coded):
+		code = coded.Code()
+	}
 	if err := e.print(struct {
-		Error *api.Error `json:"error"`
-	}{told}); err != nil {
+		Error api.Error `json:"error"`
+	}{api.Error{Code: code, Message: err.Error()}}); err != nil {
 		return err
 	}
 	return applet.Exit(1)
@@ -461,10 +514,15 @@ func help(e *env, _ *flag.FlagSet) func([]string) error {
 		text := usage + usageOf(e.local)
 		if len(args) > 0 {
 			c, ok := find(args[0])
+			text = c.usage()
+			for _, l := range e.local {
+				if l.Name == args[0] {
+					text, ok = l.Usage, true
+				}
+			}
 			if !ok {
 				return applet.Usagef("there is no command %q", args[0])
 			}
-			text = c.usage()
 		}
 		if e.json {
 			return e.print(struct {

@@ -300,3 +300,25 @@ func TestNoGateway(t *testing.T) {
 		t.Errorf("backlog: %v", err)
 	}
 }
+
+// A local command has services restarted only if they run.
+func TestLocalCommandRestarts(t *testing.T) {
+	b := gateway()
+	b.OnService = func(_ context.Context, args api.ServiceArgs) (api.Service, error) {
+		if args != (api.ServiceArgs{Name: "bridge", Action: "try-restart"}) {
+			t.Errorf("asked for %+v", args)
+		}
+		return api.Service{Name: "bridge", State: "stopped"}, nil
+	}
+	path := controltest.Start(t, b, control.Options{})
+	state := ""
+	local := Local{Name: "config", Run: func(_ applet.IO, _ []string, _ bool, restart func(string) (string, error)) (err error) {
+		state, err = restart("bridge")
+		return err
+	}}
+	a := Command("9.9", client.Dial, local)
+	var out, errs bytes.Buffer
+	if status := a.Execute(t.Context(), applet.IO{Out: &out, Err: &errs}, []string{"config", "set", "-socket", path}); status != 0 || state != "stopped" {
+		t.Errorf("status %d, %s %s; the service is %q", status, out.String(), errs.String(), state)
+	}
+}

@@ -4,47 +4,75 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"gwinit/internal/api"
 	"gwinit/internal/applet"
 	"gwinit/internal/control/client"
 )
 
+// refusal is an error of a local command with a code.
+type refusal string
+
+func (r refusal) Error() string { return "refused: " + string(r) }
+func (r refusal) Code() string  { return string(r) }
+
 func TestLocalCommand(t *testing.T) {
 	t.Parallel()
-	var got []string
-	var restarted error
-	local := Local{Name: "config", Args: "VERB", Summary: "settings", Run: func(_ applet.IO, args []string, restart func(string) error) error {
-		got, restarted = args, restart("bridge")
-		return nil
-	}}
-	unreachable := errors.New("no gateway")
-	a := Command("1", func(context.Context, string) (*client.Client, error) { return nil, unreachable }, local)
+	const silent = "gwinit does not answer on /x: no gateway"
 	for _, tt := range []struct {
 		name string
 		args []string
+		fail error // what the command returns; nil: what restart does
 		want []string
+		json bool
+		code int
+		out  string
+		errs string
 	}{
-		{"arguments go through", []string{"config", "set", "A", "-1"}, []string{"set", "A", "-1"}},
-		{"json before the name", []string{"-json", "config", "get", "A"}, []string{"get", "-json", "A"}},
-		{"nothing to do", []string{"-json", "config"}, nil},
+		{name: "arguments go through", args: []string{"config", "set", "A", "-1"}, want: []string{"set", "A", "-1"}, code: 1, errs: "gwctl: " + silent + "\n"},
+		{name: "json before the name", args: []string{"-json", "config", "get", "A"}, want: []string{"get", "A"}, json: true, code: 1, out: `{"error":{"code":"unreachable","message":"` + silent + `"}}` + "\n"},
+		{name: "json behind the verb", args: []string{"config", "set", "-json", "A", "b"}, fail: refusal("bad-request"), want: []string{"set", "A", "b"}, json: true, code: 1, out: `{"error":{"code":"bad-request","message":"refused: bad-request"}}` + "\n"},
+		{name: "json at the end", args: []string{"config", "set", "A", "b", "--json"}, fail: errors.New("no"), want: []string{"set", "A", "b"}, json: true, code: 1, out: `{"error":{"code":"failed","message":"no"}}` + "\n"},
+		{
+			name: "words around the gateway's own", args: []string{"config", "-json", "set"}, want: []string{"set"}, json: true, code: 1,
+			fail: fmt.Errorf("saved, but %w", &api.Error{Code: api.CodeBusy, Message: "not now"}), out: `{"error":{"code":"busy","message":"saved, but not now"}}` + "\n",
+		},
+		{name: "a value that looks like an option", args: []string{"config", "set", "A", "--", "-json"}, fail: applet.Exit(3), want: []string{"set", "A", "-json"}, code: 3},
+		{name: "an exit status", args: []string{"-json", "config", "check"}, fail: applet.Exit(1), want: []string{"check"}, json: true, code: 1},
+		{name: "a wrong command line", args: []string{"-json", "config"}, fail: applet.Usagef("what?"), json: true, code: 2, errs: "gwctl: what?; see gwctl -h\n"},
+		{name: "socket without a path", args: []string{"config", "list", "-socket"}, want: []string{"none"}, code: 2, errs: "gwctl: flag needs an argument: -socket; see gwctl -h\n"},
+		{name: "help", args: []string{"config", "-h"}, want: []string{"none"}, out: "usage: config VERB\n"},
+		{name: "help of it", args: []string{"help", "config"}, want: []string{"none"}, out: "usage: config VERB\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got = nil
-			if status := a.Execute(t.Context(), applet.IO{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, tt.args); status != 0 {
-				t.Fatalf("exit status %d", status)
+			got, asJSON := []string{"none"}, false
+			local := Local{
+				Name: "config", Args: "VERB", Summary: "settings", Usage: "usage: config VERB\n",
+				Run: func(_ applet.IO, args []string, json bool, restart func(string) (string, error)) error {
+					got, asJSON = args, json
+					_, err := restart("bridge")
+					if tt.fail != nil {
+						return tt.fail
+					}
+					return err
+				},
 			}
-			if !slices.Equal(got, tt.want) {
-				t.Errorf("the command got %q, want %q", got, tt.want)
+			a := Command("1", func(context.Context, string) (*client.Client, error) { return nil, errors.New("no gateway") }, local)
+			var out, errs bytes.Buffer
+			code := a.Execute(t.Context(), applet.IO{Out: &out, Err: &errs}, append([]string{"-socket", "/x"}, tt.args...))
+			if !slices.Equal(got, tt.want) || asJSON != tt.json {
+				t.Errorf("the command got %q, json %v; want %q, %v", got, asJSON, tt.want, tt.json)
 			}
-			if !errors.Is(restarted, unreachable) {
-				t.Errorf("restart: %v, want what the gateway's socket says", restarted)
+			if code != tt.code || out.String() != tt.out || errs.String() != tt.errs {
+				t.Errorf("status %d, out %q, errors %q\nwant %d, %q, %q", code, out.String(), errs.String(), tt.code, tt.out, tt.errs)
+			}
+			if !strings.Contains(a.Usage, "config VERB") {
+				t.Errorf("the usage does not list it:\n%s", a.Usage)
 			}
 		})
-	}
-	if !strings.Contains(a.Usage, "config VERB") {
-		t.Errorf("the usage does not list it:\n%s", a.Usage)
 	}
 }
