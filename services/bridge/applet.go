@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"os/signal"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -36,8 +37,9 @@ const usage = `gw bridge [-port N] [-device PATH] [-baud N] [-flow none|sw|hw] [
   -flow KIND     none, sw or hw (radio.conf, else as the kernel says, else the board's)
   -bind ADDR     listen on this address only (radio.conf, else all, IPv6 and IPv4)
 
-Connects the radio's UART with one TCP client, until SIGTERM. An in-kernel
-bridge is disarmed first; started by hand, it is armed again at the end.`
+Connects the radio's UART with one TCP client, until SIGTERM, SIGINT (ctrl-c)
+or SIGHUP. An in-kernel bridge is disarmed first; started by hand, it is armed
+again at the end.`
 
 // Applet returns the service's command.
 func Applet() applet.Applet {
@@ -131,17 +133,32 @@ func runApplet(ctx context.Context, std applet.IO, args []string) error {
 	if err != nil {
 		return err
 	}
+	return run(ctx, conn, &s)
+}
+
+// run is the service, or with a nil conn the command that somebody typed.
+func run(ctx context.Context, conn *notify.Conn, s *settings) (err error) {
+	o := s.options
+	log := o.Log
 	if s.otbr {
 		log("radio.conf says MODE=otbr: the radio belongs to OTBR, there is nothing to bridge")
 		return exitPointless
 	}
-	o := s.options
 	o.Open = s.opener.Open
 	o.UARTChanged = announcer(conn, log)
 	if fd, ok := conn.FD(storedName); ok {
 		o.Listener = fd
 	}
 	b, err := Listen(o)
+	// Only now, since the boot waits for the port and there was nothing yet
+	// that a signal would leave in disorder.
+	ctx, stop := signal.NotifyContext(ctx, endings()...)
+	defer stop()
+	if conn == nil {
+		// Tried by hand on a box whose kernel may have its own bridge, which
+		// gets the radio back whatever happens here.
+		defer func() { err = errors.Join(err, s.opener.Rearm(context.WithoutCancel(ctx))) }()
+	}
 	if errors.Is(err, unix.EADDRINUSE) {
 		// The kernel bridge may be what has the port.
 		if _, derr := s.opener.disarm(ctx); derr != nil {
@@ -154,7 +171,8 @@ func runApplet(ctx context.Context, std applet.IO, args []string) error {
 		return err
 	}
 	if fd, fresh := b.ListenerFD(); fresh {
-		// So that a restart, even after kill -9, refuses no connect.
+		// So that a restart, even after kill -9, refuses no connect. It takes
+		// the place of one that had another address.
 		if err := conn.StoreFD(storedName, fd); err != nil {
 			log("the next start makes its own socket: " + err.Error())
 		}
@@ -171,11 +189,20 @@ func runApplet(ctx context.Context, std applet.IO, args []string) error {
 	err = b.Run(ctx)
 	cancel()
 	calls.Wait()
-	if conn == nil {
-		// Tried by hand on a box whose kernel has its own bridge.
-		err = errors.Join(err, s.opener.Rearm(context.WithoutCancel(ctx)))
-	}
 	return err
+}
+
+// endings are the signals that end the bridge in the orderly way: PID 1's, and
+// by hand also ctrl-c and the end of the session, unless whoever started it
+// had it ignore them (nohup, a job in the background).
+func endings() []os.Signal {
+	signals := []os.Signal{unix.SIGTERM}
+	for _, s := range [...]os.Signal{unix.SIGINT, unix.SIGHUP} {
+		if !signal.Ignored(s) {
+			signals = append(signals, s)
+		}
+	}
+	return signals
 }
 
 // supervisor is what announcer needs of a notify.Conn.

@@ -3,17 +3,23 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/applet"
+	"gwinit/internal/kernelbridge/kernelbridgetest"
+	"gwinit/internal/tty/ptytest"
 )
 
 func conf(t *testing.T, radio string) (root string) {
@@ -121,6 +127,113 @@ func TestLoggerNeverWaits(t *testing.T) {
 	}
 	log = logger(io.Discard)
 	log("to something that is no file")
+}
+
+// byHand is what somebody typed on a box with the kernel bridge of f.
+func byHand(t *testing.T, f *kernelbridgetest.Fake, port uint16) *settings {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(f.Root, "run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, slave := ptytest.Open(t)
+	return &settings{
+		options: Options{
+			Bind: netip.MustParseAddr("127.0.0.1"), Port: port, Listener: -1,
+			Log: func(line string) { t.Log(line) }, Limits: DefaultLimits(),
+		},
+		opener: DeviceOpener{Root: f.Root, Device: slave, Baud: 115200, Flow: "none"},
+	}
+}
+
+// The kernel bridge is armed again, however the command ends.
+func TestRearm(t *testing.T) {
+	taken := func(t *testing.T) (int, uint16) {
+		fd, at, _, err := listen(netip.MustParseAddr("127.0.0.1"), 0, -1, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fd, at.Port()
+	}
+	t.Run("after the port stays taken", func(t *testing.T) {
+		fd, port := taken(t)
+		defer unix.Close(fd)
+		f := kernelbridgetest.New(t, true, "1", nil)
+		if err := run(t.Context(), nil, byHand(t, f, port)); !errors.Is(err, unix.EADDRINUSE) {
+			t.Errorf("ended with %v", err)
+		}
+		if w := f.Writes(); !slices.Equal(w, []string{"0", "1"}) {
+			t.Errorf("enable got %q", w)
+		}
+	})
+	t.Run("after it keeps the UART", func(t *testing.T) {
+		fd, port := taken(t)
+		defer unix.Close(fd)
+		f := kernelbridgetest.New(t, true, "1", func(*kernelbridgetest.Fake, string) {})
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		// Still armed, or the last look at that did not come to an end.
+		if err := run(ctx, nil, byHand(t, f, port)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("ended with %v", err)
+		}
+		// armed reads 1 all the time, so that nothing waits for the second.
+		end := time.After(patience)
+		for !slices.Equal(f.Writes(), []string{"0", "1"}) {
+			select {
+			case <-time.After(time.Millisecond):
+			case <-end:
+				t.Fatalf("enable got %q", f.Writes())
+			}
+		}
+	})
+	t.Run("after a session", func(t *testing.T) {
+		fd, port := taken(t)
+		f := kernelbridgetest.New(t, true, "1", func(f *kernelbridgetest.Fake, v string) {
+			if v == "0" {
+				unix.Close(fd)
+			}
+			f.SetArmed(v == "1")
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s, ready := byHand(t, f, port), make(chan struct{})
+		s.options.Log = func(line string) {
+			if strings.Contains(line, "is open at") {
+				close(ready)
+			}
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- run(ctx, nil, s) }()
+		select {
+		case <-ready:
+		case err := <-ended:
+			t.Fatalf("ended with %v", err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if w := f.Writes(); !slices.Equal(w, []string{"0", "1"}) {
+			t.Errorf("enable got %q", w)
+		}
+	})
+}
+
+// Who had SIGHUP ignored, as nohup does, is not ended by it.
+func TestEndings(t *testing.T) {
+	c := make(chan os.Signal, 1)
+	defer func() {
+		signal.Notify(c, unix.SIGHUP, unix.SIGINT) // Reset alone leaves them ignored
+		signal.Reset(unix.SIGHUP, unix.SIGINT)
+	}()
+	signal.Ignore(unix.SIGINT)
+	signal.Notify(c, unix.SIGHUP)
+	if got, want := endings(), []os.Signal{unix.SIGTERM, unix.SIGHUP}; !slices.Equal(got, want) {
+		t.Errorf("with SIGINT ignored: %v, want %v", got, want)
+	}
+	signal.Ignore(unix.SIGHUP)
+	if got, want := endings(), []os.Signal{unix.SIGTERM}; !slices.Equal(got, want) {
+		t.Errorf("with both ignored: %v, want %v", got, want)
+	}
 }
 
 type fakeSupervisor struct{ said []string }

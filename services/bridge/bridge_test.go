@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -928,10 +927,8 @@ func TestOldXOFF(t *testing.T) {
 // TestService runs the command as PID 1 does, over kill -9.
 func TestService(t *testing.T) {
 	if dev := os.Getenv("BRIDGE_TEST_SERVICE"); dev != "" {
-		ctx, cancel := signal.NotifyContext(context.Background(), unix.SIGTERM)
-		defer cancel()
 		a := Applet()
-		os.Exit(a.Execute(ctx, applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr},
+		os.Exit(a.Execute(context.Background(), applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr},
 			[]string{"-device", dev, "-port", os.Getenv("BRIDGE_TEST_PORT"), "-flow", "none", "-bind", "127.0.0.1"}))
 	}
 	free, at, _, err := listen(netip.MustParseAddr("127.0.0.1"), 0, -1, time.Second)

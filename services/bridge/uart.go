@@ -38,7 +38,7 @@ type DeviceOpener struct {
 	HardwareFlow bool
 	BaseBaud     int // see tty.Config
 
-	disarmed bool // the kernel bridge was armed
+	disarmed bool // the kernel bridge was armed, and told to give up
 }
 
 // Open is an OpenFunc.
@@ -86,10 +86,10 @@ func (d *DeviceOpener) disarm(ctx context.Context) (flow string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, disarmLimit)
 	defer cancel()
 	was, err := driver.Disarm(ctx)
+	d.disarmed = d.disarmed || was // also when it was told so and stays armed
 	if err != nil {
 		return "", err
 	}
-	d.disarmed = d.disarmed || was
 	if flow == "" {
 		if flow, err = driver.FlowControl(ctx); err != nil {
 			return "", err
@@ -98,8 +98,7 @@ func (d *DeviceOpener) disarm(ctx context.Context) (flow string, err error) {
 	return flow, nil
 }
 
-// Rearm gives the UART back to the kernel bridge if Open has taken it from
-// there. Call it when nothing uses d any more.
+// Rearm gives the UART back to the kernel bridge if it was taken from there. Call it when nothing uses d any more.
 func (d *DeviceOpener) Rearm(ctx context.Context) error {
 	if !d.disarmed {
 		return nil
