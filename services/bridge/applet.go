@@ -22,9 +22,6 @@ import (
 	"gwinit/internal/tty"
 )
 
-// exitPointless tells the supervisor not to start the bridge again.
-const exitPointless = applet.Exit(125)
-
 // storedName is the listening socket's name in PID 1's descriptor store,
 // whatever its port is.
 const storedName = "8888"
@@ -40,6 +37,12 @@ const usage = `gw bridge [-port N] [-device PATH] [-baud N] [-flow none|sw|hw] [
 Connects the radio's UART with one TCP client, until SIGTERM, SIGINT (ctrl-c)
 or SIGHUP. An in-kernel bridge is disarmed first; started by hand, it is armed
 again at the end.`
+
+// inThreadMode is what a client is told, in the log, while MODE=otbr.
+const inThreadMode = "the radio is in Thread (OTBR) mode"
+
+// errThreadMode is the end of a bridge that was started by hand for nothing.
+var errThreadMode = errors.New(inThreadMode + ": radio.conf says MODE=otbr; with any option this bridges all the same")
 
 // Applet returns the service's command.
 func Applet() applet.Applet {
@@ -141,8 +144,11 @@ func run(ctx context.Context, conn *notify.Conn, s *settings) (err error) {
 	o := s.options
 	log := o.Log
 	if s.otbr {
-		log("radio.conf says MODE=otbr: the radio belongs to OTBR, there is nothing to bridge")
-		return exitPointless
+		if conn == nil {
+			return errThreadMode
+		}
+		// The port stays, so that who connects gets an end and not silence.
+		o.Unavailable = inThreadMode
 	}
 	o.Open = s.opener.Open
 	o.UARTChanged = announcer(conn, log)
@@ -217,10 +223,7 @@ type supervisor interface {
 // network) must not wait for a radio (INV 11).
 func announcer(s supervisor, log func(string)) func(open bool, detail string) {
 	first := true
-	return func(open bool, detail string) {
-		if !open {
-			detail = "the UART is not open: " + detail
-		}
+	return func(_ bool, detail string) {
 		tell := s.Status
 		if first {
 			tell, first = s.Ready, false

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,8 @@ import (
 
 	"gwinit/internal/applet"
 	"gwinit/internal/kernelbridge/kernelbridgetest"
+	"gwinit/internal/notify"
+	"gwinit/internal/radiolock"
 	"gwinit/internal/tty/ptytest"
 )
 
@@ -218,6 +221,82 @@ func TestRearm(t *testing.T) {
 	})
 }
 
+// With MODE=otbr the port is there, to say so, and the radio is left alone.
+func TestThreadMode(t *testing.T) {
+	f := kernelbridgetest.New(t, true, "1", nil)
+	s := byHand(t, f, 0)
+	s.otbr = true
+	if err := run(t.Context(), nil, s); !errors.Is(err, errThreadMode) {
+		t.Errorf("by hand: %v", err)
+	}
+
+	ours, theirs, err := notify.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(ours)
+	t.Setenv(notify.EnvSocket, strconv.Itoa(theirs))
+	conn, err := notify.FromEnv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	g := &gateway{t: t}
+	s.options.Log = g.line
+	s.options.Limits.Claim = 20 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, conn, s) }()
+	var stored int
+	g.until("readiness", func() bool {
+		buf := make([]byte, notify.MaxMessage)
+		n, fds, err := notify.Receive(ours, buf)
+		if err != nil {
+			return false // nothing yet
+		}
+		if len(fds) == 1 {
+			stored = fds[0]
+		}
+		return string(buf[:n]) == "READY=1\nSTATUS=the radio is in Thread (OTBR) mode\n"
+	})
+	defer unix.Close(stored)
+	sa, err := unix.Getsockname(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, first := range []string{"", "\x1a\xc0"} {
+		c := dial(t, addrPort(sa))
+		write(t, c, []byte(first))
+		ends(t, c)
+		c.Close()
+	}
+	g.says("connection from", "closed: the radio is in Thread (OTBR) mode")
+	if owner, err := radiolock.Owner(f.Root); owner != "" || err != nil {
+		t.Errorf("the radio's owner is %q, %v", owner, err)
+	}
+	if w := f.Writes(); len(w) != 0 {
+		t.Errorf("enable got %q", w)
+	}
+	call, err := notify.AppendCall(nil, 1, "status", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := notify.SendCall(ours, call); err != nil {
+		t.Fatal(err)
+	}
+	g.until("status", func() bool {
+		buf := make([]byte, notify.MaxMessage)
+		n, _, err := notify.Receive(ours, buf)
+		return err == nil && strings.Contains(string(buf[:n]), "the radio is in Thread (OTBR) mode") &&
+			strings.Contains(string(buf[:n]), `"refused":2`)
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // Who had SIGHUP ignored, as nohup does, is not ended by it.
 func TestEndings(t *testing.T) {
 	c := make(chan os.Signal, 1)
@@ -249,9 +328,9 @@ func TestAnnouncer(t *testing.T) {
 	var f fakeSupervisor
 	var logged []string
 	changed := announcer(&f, func(s string) { logged = append(logged, s) })
-	changed(false, "no such file")
+	changed(false, "the UART is not open: no such file")
 	changed(true, "ttyS1 at 460800 baud")
-	changed(false, "it hung up")
+	changed(false, "the UART is not open: it hung up")
 	want := []string{"ready the UART is not open: no such file", "ttyS1 at 460800 baud", "the UART is not open: it hung up"}
 	if !slices.Equal(f.said, want) {
 		t.Errorf("said %q, want %q", f.said, want)

@@ -73,7 +73,11 @@ func (b *Bridge) Run(ctx context.Context) error {
 
 	var helpers sync.WaitGroup
 	opening, cancel := context.WithCancel(ctx)
-	helpers.Go(func() { b.opener(opening) })
+	if b.o.Unavailable == "" {
+		helpers.Go(func() { b.opener(opening) })
+	} else {
+		b.uartChanged(false, b.o.Unavailable)
+	}
 	asked := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(asked)

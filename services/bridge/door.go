@@ -133,7 +133,7 @@ func (l *loop) settle(now time.Duration) {
 // promote makes a newcomer the client. INV 4: one raw client, newest wins.
 func (l *loop) promote(p *newcomer, now time.Duration) {
 	if l.port == nil {
-		l.refuse(p, "the UART is not open: "+l.uartErr)
+		l.refuse(p, l.closed())
 		return
 	}
 	came := *p
@@ -145,7 +145,7 @@ func (l *loop) promote(p *newcomer, now time.Duration) {
 	l.drain()
 	if l.port == nil { // it broke just now
 		p.fd = came.fd
-		l.refuse(p, "the UART is not open: "+l.uartErr)
+		l.refuse(p, l.closed())
 		return
 	}
 	if l.port.Flow() == tty.FlowSoft {
@@ -162,6 +162,14 @@ func (l *loop) promote(p *newcomer, now time.Duration) {
 	l.client.counters, _ = l.port.Counts()
 	l.b.o.Log("client " + came.peer.String() + " connected" + l.before(now))
 	l.drainedNow = 0
+}
+
+// closed says why there is no radio to be had.
+func (l *loop) closed() string {
+	if l.b.o.Unavailable != "" {
+		return l.b.o.Unavailable
+	}
+	return notOpen + l.uartErr
 }
 
 // before tells what was before this client.

@@ -124,6 +124,9 @@ func newLoop(b *Bridge) *loop {
 		tx:       queue{buf: make([]byte, txQueueBytes)},
 		scratch:  make([]byte, scratchBytes),
 	}
+	if b.o.Unavailable != "" {
+		l.uartErr, l.acceptAt = b.o.Unavailable, 0
+	}
 	l.client.fd, l.client.stalled = -1, never
 	for i := range l.pending {
 		l.pending[i].fd = -1

@@ -61,9 +61,13 @@ type Options struct {
 	// Log takes one event, one line without a line end. It must not block:
 	// the data path waits for it.
 	Log func(string)
-	// UARTChanged, when set, hears that the UART was opened, or why it is
-	// not open. It runs on the opener's goroutine.
+	// UARTChanged, when set, hears in a line for people that the UART was
+	// opened, or why it is not open. Its calls come one after the other, and
+	// the opening of the UART waits for them.
 	UARTChanged func(open bool, detail string)
+	// Unavailable, when set, is why the radio is not this bridge's to have:
+	// Open is not called, and raw clients are refused with these words.
+	Unavailable string
 	Limits      Limits
 }
 

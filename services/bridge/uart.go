@@ -21,6 +21,9 @@ type OpenFunc func(ctx context.Context) (p *tty.Port, release func(), err error)
 // during which the driver answers nobody, takes 1.2 s.
 const disarmLimit = 3 * time.Second
 
+// notOpen begins what is said of a UART that is not open.
+const notOpen = "the UART is not open: "
+
 // LockOwner is the bridge's name as an owner of the radio (INV 5).
 const LockOwner = "bridge"
 
@@ -145,8 +148,8 @@ func (b *Bridge) opener(ctx context.Context) {
 			text := err.Error()
 			if text != reported {
 				reported = text
-				b.o.Log("the UART is not open: " + text)
-				b.uartChanged(false, text)
+				b.o.Log(notOpen + text)
+				b.uartChanged(false, notOpen+text)
 			}
 			b.post(func(l *loop) { l.uartErr, l.acceptAt, l.dirty = text, 0, true })
 		}
