@@ -230,11 +230,11 @@ func flow(f string) string {
 
 func (s screen) bridge(st api.Status) {
 	b := st.Bridge
+	if st.Radio.Mode == "otbr" {
+		s.row("bridge", "not in use: the radio is in Thread mode")
+		return
+	}
 	if b == nil {
-		if st.Radio.Mode == "otbr" {
-			s.row("bridge", "not in use: the radio is in Thread mode")
-			return
-		}
 		s.absent("bridge", "bridge", st.Services)
 		return
 	}

@@ -72,6 +72,9 @@ func (b *backend) Status(ctx context.Context) api.Status {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
 	s.Radio = api.Radio{Owner: owner, Device: b.in.board.Radio.Device, Mode: config.ModeZigbee}
+	if radio.Mode != "" {
+		s.Radio.Mode = radio.Mode
+	}
 	// The two answers are asked for side by side: a hung one costs its time once.
 	var bridge api.Bridge
 	var network api.Network
@@ -89,7 +92,7 @@ func (b *backend) Status(ctx context.Context) api.Status {
 		s.Bridge = &bridge
 		s.Radio.Baud, s.Radio.Flow = bridge.Baud, bridge.Flow
 	} else {
-		s.Radio.Mode, s.Radio.Baud, s.Radio.Flow = radio.Mode, radio.Baud, radio.Flow
+		s.Radio.Baud, s.Radio.Flow = radio.Baud, radio.Flow
 		if radio.Flow == "" {
 			s.Radio.Flow = b.in.board.Radio.Flow
 		}
