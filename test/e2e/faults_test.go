@@ -404,3 +404,32 @@ func TestImageIsReproducible(t *testing.T) {
 		}
 	}
 }
+
+// In Thread mode the radio's port answers and refuses, and status says why.
+func TestThreadMode(t *testing.T) {
+	t.Parallel()
+	m := start(t, nil)
+	shell(t, m)
+	await(t, m, "everything running", settled)
+	run(t, m, "gwctl config set radio.MODE otbr")
+	s := await(t, m, "the bridge without a radio", func(s api.Status) bool {
+		return s.Radio.Mode == "otbr" && s.Bridge != nil && !s.Bridge.UARTOpen && s.Radio.Owner == ""
+	})
+	if b := service(t, s, "bridge"); b.State != "running" {
+		t.Errorf("the bridge is %+v", b)
+	}
+	c := dial(t, m)
+	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if err := discard(c); err != nil {
+		t.Errorf("a raw client in Thread mode: %v, want the end", err)
+	}
+	if logs := run(t, m, "gwctl logs bridge"); !strings.Contains(logs, "Thread") {
+		t.Errorf("the log does not say why:\n%s", logs)
+	}
+	run(t, m, "gwctl config unset radio.MODE")
+	await(t, m, "the bridge with the radio again", func(s api.Status) bool {
+		return s.Bridge != nil && s.Bridge.UARTOpen && s.Radio.Owner == "bridge"
+	})
+}
