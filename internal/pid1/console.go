@@ -32,11 +32,11 @@ func (in *initd) watchConsole() {
 	}
 	defer f.Close()
 	fmt.Fprintf(f, "\r\ngwinit %s: press s within %.0f s for a safe boot, with console and network only\r\n", in.version, keyWindow.Seconds())
-	key, err := readKey(int(f.Fd()), "s", keyWindow)
+	safe, err := readKey(int(f.Fd()), 's', keyWindow)
 	if err != nil {
 		in.notice("console: " + err.Error())
 	}
-	if key == 's' {
+	if safe {
 		in.enterSafe()
 	}
 }
@@ -82,40 +82,46 @@ func (in *initd) setMode(mode string) {
 	in.say("boot mode %s, by the console", mode)
 }
 
-// readKey reads single keys from a terminal until one of keys comes or the
-// time is over, which returns 0. The terminal is as before afterwards.
-func readKey(fd int, keys string, d time.Duration) (byte, error) {
+// readKey reads a terminal until d is over and reports whether key was pressed,
+// once or more, and nothing else but Enter: a line that floats, or somebody's
+// typing ahead, chooses nothing. The terminal is as before afterwards.
+func readKey(fd int, key byte, d time.Duration) (pressed bool, err error) {
 	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
-		return 0, fmt.Errorf("terminal settings: %w", err)
+		return false, fmt.Errorf("terminal settings: %w", err)
 	}
 	raw := *old
 	raw.Lflag &^= unix.ICANON | unix.ECHO
 	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
 	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &raw); err != nil {
-		return 0, fmt.Errorf("terminal settings: %w", err)
+		return false, fmt.Errorf("terminal settings: %w", err)
 	}
 	defer func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, old) }()
-	var b [1]byte
+	other := false
+	var b [64]byte
 	for end := time.Now().Add(d); ; {
 		left := time.Until(end)
 		if left <= 0 {
-			return 0, nil
+			return pressed && !other, nil
 		}
 		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		if _, err := unix.Poll(p, int(left.Milliseconds())+1); err != nil && err != unix.EINTR {
-			return 0, fmt.Errorf("wait for a key: %w", err)
+			return false, fmt.Errorf("wait for a key: %w", err)
 		}
 		n, err := unix.Read(fd, b[:])
 		if err == unix.EAGAIN || err == unix.EINTR {
 			continue
 		}
 		if err != nil || n == 0 {
-			return 0, nil // hung up: nobody is there
+			return false, nil // hung up: nobody is there
 		}
-		for i := range keys {
-			if b[0] == keys[i] {
-				return b[0], nil
+		for _, c := range b[:n] {
+			switch c {
+			case key:
+				pressed = true
+			case '\r', '\n':
+			default:
+				other = true
 			}
 		}
 	}

@@ -79,8 +79,7 @@ func (in *initd) boot() (complete bool) {
 	defer in.survive("boot")
 	debug.SetGCPercent(gcPercent)
 	signals := make(chan os.Signal, 4)
-	// SIGPIPE: a console that went away must not end PID 1.
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE, unix.SIGHUP)
+	signal.Notify(signals, deadlySignals()...)
 	unix.Umask(0o022)
 
 	in.ring = logring.New(logring.DefaultBytes, logring.System)
@@ -198,12 +197,29 @@ const (
 	lateMountPolls = 120
 )
 
+// deadlySignals are those that would end a Go program when somebody sends them
+// (kill -QUIT 1), or tell it something: PID 1 takes them and goes on. A fault of
+// its own still is one: only sent signals come this way. Left out are the ones
+// that cannot be caught, those whose default is to do nothing, and SIGURG, by
+// which the Go runtime talks to itself.
+func deadlySignals() []os.Signal {
+	left := []unix.Signal{unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGURG, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}
+	var all []os.Signal
+	for s := unix.Signal(1); s < 32; s++ {
+		if !slices.Contains(left, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 // handle carries out what signals ask PID 1 for, with busybox's meanings.
 func (in *initd) handle(signals <-chan os.Signal) {
 	defer in.survive("signals")
 	for s := range signals {
 		action := map[os.Signal]string{unix.SIGINT: "reboot", unix.SIGTERM: "reboot", unix.SIGUSR1: "halt", unix.SIGUSR2: "poweroff"}[s]
 		if action == "" {
+			in.logf("%v: not a signal that PID 1 acts on", s.(syscall.Signal))
 			continue
 		}
 		in.logf("%v asks for a %s", s.(syscall.Signal), action)

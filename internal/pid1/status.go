@@ -126,11 +126,18 @@ func readUserdata() api.Userdata {
 	case err != nil:
 		return api.Userdata{State: userdata.Failed, Reason: err.Error()}
 	}
-	if u.State == userdata.Mounted {
-		if total, free, err := userdata.Space(""); err == nil {
-			u.Total, u.Free = total, free
-		}
+	if u.State != userdata.Mounted {
+		return u
 	}
+	total, free, readOnly, err := userdata.Space("")
+	switch {
+	case err != nil:
+		u.State, u.Reason, u.Total, u.Free = userdata.Failed, "it was mounted and is not any more: "+err.Error(), 0, 0
+		return u
+	case readOnly:
+		u.Reason = "read-only: changes are refused; mount -o remount,rw " + userdata.Dir
+	}
+	u.Total, u.Free = total, free
 	return u
 }
 
@@ -223,6 +230,9 @@ func (b *backend) Service(ctx context.Context, args api.ServiceArgs) (api.Servic
 			err = &api.Error{Code: api.CodeFailed, Message: logName + " is PID 1: gwctl reboot restarts it"}
 		}
 		return api.Service{}, err
+	}
+	if args.Name == svcConsole && args.Action == "stop" {
+		return api.Service{}, &api.Error{Code: api.CodeFailed, Message: "the console stays: it is the way in when nothing else is; leaving its shell starts a new one"}
 	}
 	if b.in.stopping() {
 		return api.Service{}, &api.Error{Code: api.CodeBusy, Message: "the box is shutting down"}

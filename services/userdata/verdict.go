@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"gwinit/internal/api"
 )
 
@@ -41,12 +43,23 @@ func ReadVerdict(root string) (api.Userdata, error) {
 	return u, nil
 }
 
-// Space returns the size of the mounted partition and what is free, in KiB. It
-// asks the file system.
-func Space(root string) (total, free uint64, err error) {
-	_, total, free, err = kernel{}.Statfs(filepath.Join(rooted(root), Dir))
-	return total, free, err
+// Space returns what the file system on Dir has, in KiB, and whether it can be
+// written to. It asks the file system, which may hang. ErrNotMounted says that
+// there is none.
+func Space(root string) (total, free uint64, readOnly bool, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(filepath.Join(rooted(root), Dir), &st); err != nil {
+		return 0, 0, false, err
+	}
+	if int64(st.Type) != jffs2Magic {
+		return 0, 0, false, ErrNotMounted
+	}
+	unit := uint64(st.Bsize)
+	return st.Blocks * unit / 1024, st.Bavail * unit / 1024, int64(st.Flags)&unix.ST_RDONLY != 0, nil
 }
+
+// ErrNotMounted is returned by Space where no JFFS2 is mounted.
+var ErrNotMounted = errors.New("no JFFS2 is mounted on " + Dir)
 
 // replaceVerdict writes the verdict over any other.
 func replaceVerdict(root string, u api.Userdata) error {
