@@ -7,6 +7,9 @@ SHELL     := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
+# Debian keeps mkfs.jffs2 where an ordinary user's path does not lead.
+export PATH := $(PATH):/usr/sbin:/sbin
+
 # Long-built things (kernel, node modules) are kept here, keyed by their inputs.
 export GW_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/gwinit
 

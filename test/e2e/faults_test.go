@@ -433,3 +433,45 @@ func TestThreadMode(t *testing.T) {
 		return s.Bridge != nil && s.Bridge.UARTOpen && s.Radio.Owner == "bridge"
 	})
 }
+
+// Whatever somebody sends to PID 1, it stays (INV 1). USR1, USR2, INT and TERM
+// end the boot, in order; all others do nothing.
+func TestSignalsToPID1(t *testing.T) {
+	t.Parallel()
+	m := start(t, nil)
+	shell(t, m)
+	await(t, m, "everything running", settled)
+	const usr1, usr2 = 16, 17 // MIPS numbers
+	for sig := 1; sig <= 64; sig++ {
+		if sig == 2 || sig == 15 || sig == usr1 || sig == usr2 {
+			continue
+		}
+		run(t, m, fmt.Sprintf("kill -%d 1", sig))
+	}
+	s := status(t, m)
+	if len(s.Warnings) != 0 || s.Uptime < 1 {
+		t.Errorf("uptime %v, warnings %q", s.Uptime, s.Warnings)
+	}
+	if logs := run(t, m, "gwctl logs init"); !strings.Contains(logs, "not a signal that PID 1 acts on") {
+		t.Errorf("the log does not tell of them:\n%s", logs)
+	}
+}
+
+// The status follows what becomes of /userdata later.
+func TestUserdataLater(t *testing.T) {
+	t.Parallel()
+	m := start(t, nil)
+	shell(t, m)
+	await(t, m, "everything running", settled)
+	run(t, m, "mount -o remount,ro /userdata")
+	if u := status(t, m).Userdata; u.State != "mounted" || !strings.Contains(u.Reason, "read-only") {
+		t.Errorf("after a remount: %+v", u)
+	}
+	run(t, m, "umount /userdata")
+	if u := status(t, m).Userdata; u.State != "failed" {
+		t.Errorf("after umount: %+v", u)
+	}
+	if out, code, err := m.Console().RunCommand("gwctl stop console", time.Minute); err != nil || code == 0 {
+		t.Errorf("gwctl stop console: status %d, %v: %s", code, err, out)
+	}
+}
