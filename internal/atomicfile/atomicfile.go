@@ -46,8 +46,8 @@ func Update(path string, perm fs.FileMode, change func(old []byte, there bool) (
 	return update(kernel{}, path, perm, change)
 }
 
-// Remove removes path and syncs the folder. A file that is not there is no
-// error.
+// Remove unlinks the file path and syncs its folder. A file that is not there
+// is no error; a folder is, even an empty one.
 func Remove(path string) error {
 	return remove(kernel{}, path)
 }

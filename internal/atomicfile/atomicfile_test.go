@@ -249,7 +249,16 @@ func TestRemove(t *testing.T) {
 	if err := Remove(path); err != nil {
 		t.Errorf("removing a file that is not there: %v", err)
 	}
-	put(t, path, "x", 0o600)
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := Remove(path); !errors.Is(err, syscall.EISDIR) {
+		t.Errorf("removing an empty folder: %v, want EISDIR", err)
+	}
+	names(t, dir, "f")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
 	for _, step := range []string{"remove", "syncdir"} {
 		put(t, path, "x", 0o600)
 		if err := remove(&failing{step: step}, path); !errors.Is(err, errInjected) {

@@ -48,7 +48,18 @@ func lock(f *os.File) error {
 
 func (kernel) Rename(from, to string) error { return os.Rename(from, to) }
 
-func (kernel) Remove(path string) error { return os.Remove(path) }
+// Remove unlinks a file. os.Remove would take an empty folder, too.
+func (kernel) Remove(path string) error {
+	for {
+		switch err := unix.Unlink(path); err {
+		case nil:
+			return nil
+		case unix.EINTR:
+		default:
+			return &fs.PathError{Op: "unlink", Path: path, Err: err}
+		}
+	}
+}
 
 // SyncDir syncs a folder. Some file systems have nothing to sync there and say
 // EINVAL.
