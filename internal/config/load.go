@@ -508,10 +508,11 @@ func (l *loader) gateway() Gateway {
 	return g
 }
 
-// Limits of GW_LOG_KIB: a boot's lines at least, and what 25 MiB can spare.
+// Limits of GW_LOG_KIB: a boot's lines at least, and what 25 MiB can spare:
+// PID 1 copies the log for each of its 8 clients that asks for it.
 const (
 	minLogKiB = 16
-	maxLogKiB = 1024
+	maxLogKiB = 256
 )
 
 func setBool(to *bool, v string) verdict {

@@ -405,15 +405,15 @@ func TestOthers(t *testing.T) {
 		},
 		{
 			"gateway.conf",
-			map[string]string{fileGateway: "GW_LOG_KIB=128\nGW_NEW=1\n"},
-			func(c Config) any { return c.Gateway.LogKiB }, 128,
+			map[string]string{fileGateway: "GW_LOG_KIB=256\nGW_NEW=1\n"},
+			func(c Config) any { return c.Gateway.LogKiB }, 256,
 			[]string{fileGateway + `:2: GW_NEW="1": unknown key`},
 		},
 		{
 			"gateway.conf bad",
-			map[string]string{fileGateway: "GW_LOG_KIB=65536\n"},
+			map[string]string{fileGateway: "GW_LOG_KIB=257\n"},
 			func(c Config) any { return c.Gateway.LogKiB }, 64,
-			[]string{fileGateway + `:1: GW_LOG_KIB="65536": not a number from 16 to 1024; using 64`},
+			[]string{fileGateway + `:1: GW_LOG_KIB="257": not a number from 16 to 256; using 64`},
 		},
 		{
 			"a Thread network",

@@ -71,7 +71,7 @@ func Settings() []Setting {
 		{"netwatch.WINDOW_H", "1 to 720 hours", fileNetwatch, "WINDOW_H", nil, later, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.WindowHours) }},
 		{"netwatch.DRY_RUN", "0, 1", fileNetwatch, "DRY_RUN", nil, later, func(c c, _ brd) string { return bit(c.Netwatch.DryRun) }},
 
-		{"gateway.GW_LOG_KIB", "16 to 1024: the log in memory", fileGateway, "GW_LOG_KIB", nil, false, func(c c, _ brd) string { return strconv.Itoa(c.Gateway.LogKiB) }},
+		{"gateway.GW_LOG_KIB", "16 to 256: the log in memory", fileGateway, "GW_LOG_KIB", nil, false, func(c c, _ brd) string { return strconv.Itoa(c.Gateway.LogKiB) }},
 	}
 	for _, s := range []struct {
 		prefix, file string
