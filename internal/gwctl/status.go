@@ -73,11 +73,21 @@ func (s screen) status(st api.Status) {
 	s.radio(st)
 	s.bridge(st)
 	s.services(st.Services)
-	if len(st.Warnings) > 0 {
-		s.b.WriteString("\nwarnings\n")
-		for _, w := range st.Warnings {
-			s.lines("  - ", w, false)
-		}
+	s.warnings(st.Warnings)
+}
+
+// warnings writes the first few: files of noise give hundreds.
+func (s screen) warnings(all []string) {
+	const most = 6
+	if len(all) == 0 {
+		return
+	}
+	s.b.WriteString("\nwarnings\n")
+	for _, w := range all[:min(len(all), most)] {
+		s.lines("  - ", w, false)
+	}
+	if more := len(all) - most; more > 0 {
+		s.lines("  ", fmt.Sprintf("... and %d more: gwctl config check", more), false)
 	}
 }
 

@@ -3,6 +3,7 @@ package gwctl
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,6 +57,15 @@ func settled() api.Status {
 			{Name: "console", State: "running", PID: 60, Since: 273659, CPU: 0.09, RSS: 4096, Anon: 700},
 		},
 	}
+}
+
+// noise is what files that are none of ours give.
+func noise(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("/userdata/etc/radio.conf:%d: %q: not KEY=value", i+1, "x")
+	}
+	return all
 }
 
 func service0(name, state string) api.Service { return api.Service{Name: name, State: state} }
@@ -115,6 +125,8 @@ func TestStatusScreen(t *testing.T) {
 				"this kernel has no /dev/watchdog: a hang is not ended by a reset",
 			}
 		}, true},
+		{"six-warnings", func(s *api.Status) { s.Warnings = noise(6) }, false},
+		{"hundreds-of-warnings", func(s *api.Status) { s.Warnings = noise(223) }, false},
 		{"no-cable", func(s *api.Status) {
 			s.Network = &api.Network{Interface: "eth0", MAC: "02:11:22:33:44:55", Method: "dhcp", State: "no-carrier"}
 			s.Wall = 0
