@@ -84,7 +84,7 @@ BOARD_TOOL := go run ./test/board/run
 .PHONY: run
 run: ## boot the emulated gateway (HEADLESS=1, KERNEL=, ROOTFS=, BRIDGE_PORT=, SSH_PORT=, RESET=1)
 	@test/deps/deps.sh image kernel qemu
-	@$(if $(ROOTFS),,$(MAKE) --no-print-directory image)
+	@$(if $(ROOTFS),,$(MAKE) --no-print-directory image BOARD=emulated)
 	@go build -o build/board ./test/board/run && go build -o build/radiosim ./test/radio/sim
 	@exec build/board run
 

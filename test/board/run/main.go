@@ -70,6 +70,8 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	switch {
 	case command == "run" && o.serve:
 		return serve(ctx, o)
+	case command == "run" && missing(o) != nil:
+		return missing(o)
 	case command == "run" && o.headless:
 		return headless(ctx, o, out)
 	case command == "run":
@@ -80,6 +82,20 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		return status(o, out)
 	}
 	return errors.New("usage: board run|stop|status [flags]")
+}
+
+// missing names a file that was asked for and is not there, before anything is
+// started with it.
+func missing(o options) error {
+	for _, f := range []struct{ variable, path string }{{"KERNEL", o.kernel}, {"ROOTFS", o.rootfs}, {"USERDATA", o.userdata}} {
+		if f.path == "" {
+			continue
+		}
+		if _, err := os.Stat(f.path); err != nil {
+			return fmt.Errorf("%s: %w; `make image` builds the images of this tree", f.variable, err)
+		}
+	}
+	return nil
 }
 
 // parse reads flags, with the environment as their defaults.
