@@ -65,10 +65,12 @@ type Network struct {
 	Hostname string
 }
 
-// Static is one IPv4 set-up.
+// Static is one IPv4 set-up. Load gives only what can be used: an address that
+// a host can have, and a gateway that can be one.
 type Static struct {
 	Addr    netip.Prefix // the host's address with the length of its prefix
 	Gateway netip.Addr   // not valid: no default route
+	OnLink  bool         // Gateway is outside Addr, and is taken to be on the cable
 	DNS     []netip.Addr
 	Domain  string // search domain, "" for none
 }

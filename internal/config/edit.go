@@ -280,10 +280,11 @@ func readBounded(path string) ([]byte, error) {
 }
 
 // judge reads the text as a load will, and refuses a value that would not be
-// used as it stands.
+// used as it stands, or that spoils another of an address, mask and gateway.
 func judge(root string, b rtl8196e.Board, file, text string, edits []edit) ([]Warning, error) {
 	l := loader{root: root, instead: map[string]string{file: text}}
 	l.all(b)
+	setup := []string{"IPADDR", "NETMASK", "GATEWAY"}
 	var doubts []Warning
 	for _, w := range l.warnings {
 		if w.File != file {
@@ -294,11 +295,16 @@ func judge(root string, b rtl8196e.Board, file, text string, edits []edit) ([]Wa
 		}
 		for _, e := range edits {
 			switch {
-			case e.unset || e.Key != w.Key:
-			case w.Used == e.value:
-				doubts = append(doubts, w)
-			default:
+			case e.unset:
+			case e.Key == w.Key && w.Used != e.value:
 				return nil, &Error{Name: e.Name, Err: ErrValue, Detail: w.Problem}
+			case e.Key == w.Key:
+				doubts = append(doubts, w)
+			case !slices.Contains(setup, e.Key) || !slices.Contains(setup, w.Key):
+			case w.Used != w.Value:
+				return nil, &Error{Name: e.Name, Err: ErrValue, Detail: w.Key + "=" + w.Value + " is then " + w.Problem}
+			case !slices.ContainsFunc(edits, func(e edit) bool { return e.Key == w.Key }) && !slices.Contains(doubts, w):
+				doubts = append(doubts, w)
 			}
 		}
 	}
@@ -384,6 +390,17 @@ func commentOf(s Setting, line string) string {
 	}
 	e, _ := parseLine(line)
 	return e.comment
+}
+
+// StoreMAC keeps mac as the interface's, in place of what is stored. Errors are
+// an *Error. It blocks on flash.
+func StoreMAC(root string, mac [6]byte) error {
+	path := filepath.Join(rooted(root), fileMAC)
+	err := makeDir(filepath.Dir(path))
+	if err == nil {
+		err = atomicfile.Write(path, []byte(formatMAC(mac)+"\n"), 0o644)
+	}
+	return wrap(nameMAC, err)
 }
 
 // makeDir makes the settings' folder where only the partition is there.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"gwinit/board/rtl8196e"
@@ -64,6 +65,21 @@ func TestSet(t *testing.T) {
 			"one of a static address", fileEth0, "IPADDR='10.0.0.2'\r\nNETMASK=255.0.0.0\nGATEWAY=10.0.0.1\n",
 			[]Assignment{{"eth0.IPADDR", "10.0.0.3"}},
 			"IPADDR=10.0.0.3\nNETMASK=255.0.0.0\nGATEWAY=10.0.0.1\n", "core",
+		},
+		{
+			"a gateway elsewhere", fileEth0, "IPADDR=10.0.0.2\nNETMASK=255.0.0.0\nGATEWAY=10.0.0.1\n",
+			[]Assignment{{"eth0.GATEWAY", "192.168.1.1"}},
+			"IPADDR=10.0.0.2\nNETMASK=255.0.0.0\nGATEWAY=192.168.1.1\n", "core GATEWAY",
+		},
+		{
+			"away from the gateway", fileEth0, "IPADDR=10.0.0.2\nNETMASK=255.255.255.0\nGATEWAY=10.0.0.1\n",
+			[]Assignment{{"eth0.IPADDR", "10.0.1.2"}, {"eth0.NETMASK", "255.255.255.128"}},
+			"IPADDR=10.0.1.2\nNETMASK=255.255.255.128\nGATEWAY=10.0.0.1\n", "core GATEWAY",
+		},
+		{
+			"other settings beside a broken address", fileEth0, "IPADDR=10.0.0.255\nNETMASK=255.255.255.0\nGATEWAY=10.0.0.1\n",
+			[]Assignment{{"eth0.DOMAIN", "lan"}},
+			"IPADDR=10.0.0.255\nNETMASK=255.255.255.0\nGATEWAY=10.0.0.1\nDOMAIN=lan\n", "core",
 		},
 		{"host name", fileHostname, "old\n", []Assignment{{"hostname", "attic"}}, "attic\n", "core"},
 		{"time zone", fileTZ, "-", []Assignment{{"TZ", "<+03>-3"}}, "<+03>-3\n", ""},
@@ -127,6 +143,8 @@ func TestSetRefuses(t *testing.T) {
 		{"a command", []Assignment{{"eth0.DOMAIN", "$(reboot)"}}, ErrValue},
 		{"blanks where no quotes are read", []Assignment{{"radio.FIRMWARE_VERSION", "7 5"}}, ErrValue},
 		{"address alone", []Assignment{{"eth0.IPADDR", "10.0.0.2"}}, ErrIncomplete},
+		{"broadcast address", []Assignment{{"eth0.IPADDR", "10.0.0.255"}, {"eth0.NETMASK", "24"}, {"eth0.GATEWAY", "10.0.0.1"}}, ErrValue},
+		{"broadcast address as gateway", []Assignment{{"eth0.IPADDR", "10.0.0.2"}, {"eth0.NETMASK", "24"}, {"eth0.GATEWAY", "10.0.0.255"}}, ErrValue},
 		{"host name", []Assignment{{"hostname", "my gateway"}}, ErrValue},
 		{"group's MAC", []Assignment{{"mac_address", "ff:ff:ff:ff:ff:ff"}}, ErrValue},
 		{"time server", []Assignment{{"ntp.server", "a b/c"}}, ErrValue},
@@ -145,6 +163,78 @@ func TestSetRefuses(t *testing.T) {
 			entries, err := os.ReadDir(filepath.Join(root, Dir))
 			if err != nil || len(entries) != 1 {
 				t.Errorf("folder holds %v, %v; want radio.conf alone", entries, err)
+			}
+		})
+	}
+}
+
+// A mask that makes the address a broadcast address would take the box off the
+// network.
+func TestSetRefusesMaskThatSpoilsTheAddress(t *testing.T) {
+	const before = "IPADDR=10.0.0.3\nNETMASK=255.255.255.0\nGATEWAY=10.0.0.1\n"
+	root := box(t, map[string]string{fileEth0: before})
+	_, err := Set(root, board(t, rtl8196e.Lidl), []Assignment{{"eth0.NETMASK", "255.255.255.252"}})
+	const want = "eth0.NETMASK: not taken: IPADDR=10.0.0.3 is then the broadcast address of 10.0.0.0/30"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if got, err := os.ReadFile(filepath.Join(root, fileEth0)); err != nil || string(got) != before {
+		t.Errorf("file %q, %v", got, err)
+	}
+}
+
+// What has the name of a settings file and is none is left alone.
+func TestUnsetFolder(t *testing.T) {
+	root := box(t, nil)
+	folder := filepath.Join(root, fileHostname)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Unset(root, board(t, rtl8196e.Lidl), []string{"hostname"}); !errors.Is(err, syscall.EISDIR) {
+		t.Errorf("error %v, want EISDIR", err)
+	}
+	if _, err := os.Stat(folder); err != nil {
+		t.Error(err)
+	}
+}
+
+// The folder of the settings is made where only the partition is there.
+func TestStoreMAC(t *testing.T) {
+	tests := []struct {
+		name   string
+		before string // of the file; "-": no folder; "--": no /userdata
+		want   error
+	}{
+		{"erased flash", "-", nil},
+		{"no file", "", nil},
+		{"a file of noise", "\x00\x00", nil},
+		{"no userdata", "--", ErrNoUserdata},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			switch tt.before {
+			case "--":
+			case "-":
+				if err := os.Mkdir(filepath.Join(root, "userdata"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				root = box(t, map[string]string{fileMAC: tt.before})
+			}
+			mac := [6]byte{0x02, 0xab, 5: 1}
+			if err := StoreMAC(root, mac); !errors.Is(err, tt.want) {
+				t.Fatalf("error %v, want %v", err, tt.want)
+			}
+			if tt.want != nil {
+				return
+			}
+			n, warnings := LoadNetwork(root)
+			same(t, "MAC", n.MAC, mac)
+			same(t, "warnings", texts(warnings), []string(nil))
+			info, err := os.Stat(filepath.Join(root, Dir))
+			if err != nil || info.Mode().Perm() != 0o755 {
+				t.Errorf("folder %v, %v", info, err)
 			}
 		})
 	}

@@ -106,7 +106,7 @@ func (l *loader) radio(b rtl8196e.Board) Radio {
 	})
 	if !firmwareBaud && legacy.key != "" {
 		if v := r.setBaud(legacy.value, b); v.problem != "" {
-			l.warn(Warning{File: fileRadio, Line: legacy.line, Key: legacy.key, Value: legacy.value, Problem: v.problem, Used: v.used})
+			l.warn(legacy.warning(fileRadio, v))
 		}
 	}
 	return r
@@ -213,14 +213,17 @@ func lastResort() Static {
 }
 
 // static reads the keys of eth0.conf. It returns nil when there is no address
-// in them, after saying what is used instead. DNS is the gateway when dns is
-// false. Whether address, mask and gateway fit each other is for the service
-// that sets them to see.
+// in them that a host can have, after saying what is used instead. DNS is the
+// gateway when dns is false.
 func (l *loader) static(path string, all []entry, instead string) (s *Static, dns bool) {
 	s = new(Static)
 	var addr netip.Addr
 	bits := 0
+	var addrEntry, gatewayEntry entry
 	var badAddr, badMask, badGateway bool
+	// What is found when all lines are read goes where its line belongs.
+	first := len(l.warnings)
+	defer func() { byLine(l.warnings[first:]) }()
 	l.each(path, all, func(e entry) verdict {
 		switch v := e.value; e.key {
 		case "IPADDR":
@@ -229,7 +232,7 @@ func (l *loader) static(path string, all []entry, instead string) (s *Static, dn
 				badAddr = true
 				return verdict{problem: "not an IPv4 address", used: instead}
 			}
-			addr = a
+			addr, addrEntry = a, e
 			if bits == 0 {
 				bits = n
 			}
@@ -246,7 +249,7 @@ func (l *loader) static(path string, all []entry, instead string) (s *Static, dn
 				badGateway = true
 				return verdict{problem: "not an IPv4 address", used: "no default route"}
 			}
-			s.Gateway = a
+			s.Gateway, gatewayEntry = a, e
 		case "DNS":
 			var bad string
 			s.DNS, bad = parseAddrs(v)
@@ -281,6 +284,18 @@ func (l *loader) static(path string, all []entry, instead string) (s *Static, dn
 		}
 	}
 	s.Addr = netip.PrefixFrom(addr, bits)
+	if problem := checkHost(s.Addr); problem != "" {
+		l.warn(addrEntry.warning(path, verdict{problem: problem, used: instead}))
+		return nil, false
+	}
+	switch problem, onLink := checkGateway(s.Gateway, s.Addr); {
+	case onLink:
+		s.OnLink = true
+		l.warn(gatewayEntry.warning(path, verdict{problem: problem, used: gatewayEntry.value}))
+	case problem != "":
+		s.Gateway, badGateway = netip.Addr{}, true
+		l.warn(gatewayEntry.warning(path, verdict{problem: problem, used: "no default route"}))
+	}
 	if !s.Gateway.IsValid() && !badGateway {
 		l.warn(Warning{File: path, Key: "GATEWAY", Problem: problemMissing, Used: "no default route"})
 	}
@@ -288,6 +303,51 @@ func (l *loader) static(path string, all []entry, instead string) (s *Static, dn
 		s.DNS = []netip.Addr{s.Gateway}
 	}
 	return s, dns
+}
+
+// checkHost says why no host can have the address of p, which is IPv4.
+func checkHost(p netip.Prefix) string {
+	switch a := p.Addr(); {
+	case a.As4()[0] == 0 || a.IsLoopback() || a.As4()[0] >= 224:
+		return "not an address that a host can have"
+	case isNetwork(p, a):
+		return "the address of the network " + p.Masked().String() + " itself"
+	case isBroadcast(p, a):
+		return "the broadcast address of " + p.Masked().String()
+	}
+	return ""
+}
+
+// checkGateway says why g cannot be the gateway of the host p, or that it is
+// outside p's network: onLink. Some providers and point-to-point links want
+// that, so it is used. A gateway that is not valid is none, and no problem.
+func checkGateway(g netip.Addr, p netip.Prefix) (problem string, onLink bool) {
+	switch {
+	case !g.IsValid():
+	case g == p.Addr():
+		return "the box's own address", false
+	case g.As4()[0] == 0 || g.IsLoopback() || g.As4()[0] >= 224,
+		isNetwork(p, g), isBroadcast(p, g):
+		return "no host of " + p.Masked().String(), false
+	case !p.Contains(g):
+		return "not in " + p.Masked().String() + ", so taken to be on the cable", true
+	}
+	return "", false
+}
+
+// isNetwork tells whether a is the first address of p, which names the network
+// but for /31 (RFC 3021) and /32.
+func isNetwork(p netip.Prefix, a netip.Addr) bool {
+	return p.Bits() < 31 && a == p.Masked().Addr()
+}
+
+// isBroadcast tells whether a is the last address of p.
+func isBroadcast(p netip.Prefix, a netip.Addr) bool {
+	b := p.Masked().Addr().As4()
+	for i := p.Bits(); i < 32; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	return p.Bits() < 31 && a == netip.AddrFrom4(b)
 }
 
 // parseAddr reads an IPv4 address, with or without a prefix length; bits is 0
@@ -377,7 +437,7 @@ func (l *loader) mac() [6]byte {
 	}
 	mac, ok := parseMAC(v)
 	if !ok {
-		l.warn(Warning{File: fileMAC, Line: line, Value: v, Problem: "not the MAC address of a host", Used: "a new one"})
+		l.warn(Warning{File: fileMAC, Line: line, Value: v, Problem: "not the MAC address of a host", Used: "the one in force, or a new one"})
 	}
 	return mac
 }

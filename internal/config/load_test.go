@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -280,23 +281,23 @@ func TestNetwork(t *testing.T) {
 		{name: "empty MAC", files: map[string]string{fileMAC: "\n"}},
 		{
 			name: "group's MAC", files: map[string]string{fileMAC: "03:00:00:00:00:01\n"},
-			warnings: []string{fileMAC + `:1: "03:00:00:00:00:01": not the MAC address of a host; using a new one`},
+			warnings: []string{fileMAC + `:1: "03:00:00:00:00:01": not the MAC address of a host; using the one in force, or a new one`},
 		},
 		{
 			name: "zero MAC", files: map[string]string{fileMAC: "00-00-00-00-00-00"},
-			warnings: []string{fileMAC + `:1: "00-00-00-00-00-00": not the MAC address of a host; using a new one`},
+			warnings: []string{fileMAC + `:1: "00-00-00-00-00-00": not the MAC address of a host; using the one in force, or a new one`},
 		},
 		{
 			name: "short MAC", files: map[string]string{fileMAC: "\n02:00:00:00:00:1\n"},
-			warnings: []string{fileMAC + `:2: "02:00:00:00:00:1": not the MAC address of a host; using a new one`},
+			warnings: []string{fileMAC + `:2: "02:00:00:00:00:1": not the MAC address of a host; using the one in force, or a new one`},
 		},
 		{
 			name: "MAC of other letters", files: map[string]string{fileMAC: "02:00:00:00:00:0g"},
-			warnings: []string{fileMAC + `:1: "02:00:00:00:00:0g": not the MAC address of a host; using a new one`},
+			warnings: []string{fileMAC + `:1: "02:00:00:00:00:0g": not the MAC address of a host; using the one in force, or a new one`},
 		},
 		{
 			name: "MAC of other signs", files: map[string]string{fileMAC: "02:00:00:00.00:01"},
-			warnings: []string{fileMAC + `:1: "02:00:00:00.00:01": not the MAC address of a host; using a new one`},
+			warnings: []string{fileMAC + `:1: "02:00:00:00.00:01": not the MAC address of a host; using the one in force, or a new one`},
 		},
 		{name: "host name", files: map[string]string{fileHostname: "zigbee-attic\n"}, host: "zigbee-attic"},
 		{
@@ -317,6 +318,72 @@ func TestNetwork(t *testing.T) {
 			same(t, "network", n, want)
 			same(t, "warnings", texts(warnings), tt.warnings)
 		})
+	}
+}
+
+// An address, a mask and a gateway that do not fit each other.
+func TestStaticFits(t *testing.T) {
+	const onLink = true
+	tests := []struct {
+		name          string
+		addr, gateway string
+		want          string // the gateway used, "" for none; "DHCP" when nothing is used
+		onLink        bool
+		line          int // that the warning is about
+		warning       string
+	}{
+		{"fits", "10.0.2.5/24", "10.0.2.1", "10.0.2.1", false, 0, ""},
+		{"point to point", "10.0.2.0/31", "10.0.2.1", "10.0.2.1", false, 0, ""},
+		{"one host", "10.0.2.5/32", "10.0.2.1", "10.0.2.1", onLink, 2, "not in 10.0.2.5/32, so taken to be on the cable; using 10.0.2.1"},
+		{"gateway elsewhere", "10.0.2.5/24", "10.0.3.1", "10.0.3.1", onLink, 2, "not in 10.0.2.0/24, so taken to be on the cable; using 10.0.3.1"},
+		{"gateway is the box", "10.0.2.5/24", "10.0.2.5", "", false, 2, "the box's own address; using no default route"},
+		{"gateway is the network", "10.0.2.5/24", "10.0.2.0", "", false, 2, "no host of 10.0.2.0/24; using no default route"},
+		{"gateway is everybody", "10.0.2.5/24", "10.0.2.255", "", false, 2, "no host of 10.0.2.0/24; using no default route"},
+		{"gateway is loopback", "10.0.2.5/24", "127.0.0.1", "", false, 2, "no host of 10.0.2.0/24; using no default route"},
+		{"gateway is nobody", "10.0.2.5/24", "0.0.0.0", "", false, 2, "no host of 10.0.2.0/24; using no default route"},
+		{"gateway is a group", "10.0.2.5/24", "224.0.0.1", "", false, 2, "no host of 10.0.2.0/24; using no default route"},
+		{"network", "10.0.2.0/24", "10.0.2.1", "DHCP", false, 1, "the address of the network 10.0.2.0/24 itself; using "},
+		{"broadcast", "10.0.2.255/24", "10.0.2.1", "DHCP", false, 1, "the broadcast address of 10.0.2.0/24; using "},
+		{"broadcast of a /22", "10.0.3.255/22", "10.0.2.1", "DHCP", false, 1, "the broadcast address of 10.0.0.0/22; using "},
+		{"this network", "0.1.2.3/24", "10.0.2.1", "DHCP", false, 1, "not an address that a host can have; using "},
+		{"reserved", "240.0.0.5/24", "10.0.2.1", "DHCP", false, 1, "not an address that a host can have; using "},
+	}
+	for _, tt := range tests {
+		for file, instead := range map[string]string{fileEth0: "DHCP", fileFallback: "192.168.1.254/24"} {
+			t.Run(tt.name+" in "+filepath.Base(file), func(t *testing.T) {
+				n, warnings := LoadNetwork(box(t, map[string]string{file: "IPADDR=" + tt.addr + "\nGATEWAY=" + tt.gateway + "\nWHAT=1\n"}))
+				got := n.Static
+				if file == fileFallback {
+					got = &n.Fallback
+				}
+				var want *Static
+				switch {
+				case tt.want != "DHCP":
+					want = static(tt.addr, tt.want, "")
+					want.OnLink = tt.onLink
+					if tt.want != "" {
+						want.DNS = []netip.Addr{want.Gateway}
+					}
+					if file == fileFallback {
+						want.DNS = lastResort().DNS
+					}
+				case file == fileFallback:
+					l := lastResort()
+					want = &l
+				}
+				same(t, "static", got, want)
+				var text []string
+				if tt.warning != "" {
+					said := []string{"IPADDR=" + strconv.Quote(tt.addr), "GATEWAY=" + strconv.Quote(tt.gateway)}[tt.line-1]
+					w := file + ":" + strconv.Itoa(tt.line) + ": " + said + ": " + tt.warning
+					if tt.want == "DHCP" {
+						w += instead
+					}
+					text = append(text, w)
+				}
+				same(t, "warnings", texts(warnings), append(text, file+`:3: WHAT="1": unknown key`))
+			})
+		}
 	}
 }
 
@@ -507,7 +574,8 @@ func FuzzLoad(f *testing.F) {
 			c.Radio.FlowSet != (c.Radio.Flow != ""),
 			c.Radio.Flow == FlowHardware,
 			!c.Network.Fallback.Addr.IsValid(),
-			c.Network.Static != nil && !c.Network.Static.Addr.IsValid(),
+			c.Network.Static != nil && (!c.Network.Static.Addr.IsValid() || checkHost(c.Network.Static.Addr) != ""),
+			checkHost(c.Network.Fallback.Addr) != "",
 			c.Hostname == "" || len(c.Hostname) > 63,
 			len(c.NTP.Servers) == 0 || len(c.NTP.Servers) > maxServers,
 			c.TZ == "" || checkTZ(c.TZ) != "",

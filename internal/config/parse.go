@@ -1,11 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -212,6 +214,19 @@ type verdict struct {
 	used    string // what is used when there is a problem
 }
 
+// warning is a verdict on the entry of a file.
+func (e entry) warning(path string, v verdict) Warning {
+	return Warning{File: path, Line: e.line, Key: e.key, Value: e.value, Problem: v.problem, Used: v.used}
+}
+
+// byLine sorts the warnings of one file; those about the whole file go last.
+func byLine(all []Warning) {
+	slices.SortStableFunc(all, func(a, b Warning) int {
+		// As unsigned numbers, 0 less 1 is behind every line.
+		return cmp.Compare(uint(a.Line)-1, uint(b.Line)-1)
+	})
+}
+
 // unknown is the verdict on a key that a file does not have.
 const unknown = "unknown key"
 
@@ -236,7 +251,7 @@ func (l *loader) each(path string, all []entry, take func(e entry) verdict) {
 			continue
 		}
 		if v := take(e); v.problem != "" {
-			l.warn(Warning{File: path, Line: e.line, Key: e.key, Value: e.value, Problem: v.problem, Used: v.used})
+			l.warn(e.warning(path, v))
 		}
 	}
 }

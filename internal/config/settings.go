@@ -26,6 +26,9 @@ const (
 	serviceCore   = "core"
 )
 
+// nameMAC is the setting that is made on the box.
+const nameMAC = "mac_address"
+
 // keyServer is the one kind of line in ntp.conf.
 const keyServer = "server"
 
@@ -57,7 +60,7 @@ func Settings() []Setting {
 		{"radio.BOOTLOADER_VERSION", "a note", fileRadio, "BOOTLOADER_VERSION", nil, false, func(c c, _ brd) string { return c.Radio.BootloaderVersion }},
 
 		{"hostname", "letters, digits and '-'", fileHostname, "", core, false, func(c c, _ brd) string { return c.Hostname }},
-		{"mac_address", "aa:bb:cc:dd:ee:ff; made once when absent", fileMAC, "", core, false, func(c c, _ brd) string { return formatMAC(c.Network.MAC) }},
+		{nameMAC, "aa:bb:cc:dd:ee:ff; made once when absent", fileMAC, "", core, false, func(c c, _ brd) string { return formatMAC(c.Network.MAC) }},
 		{"TZ", "a POSIX time zone, such as CET-1CEST,M3.5.0,M10.5.0/3", fileTZ, "", nil, false, func(c c, _ brd) string { return c.TZ }},
 		{"ntp.server", "names or addresses between blanks", fileNTP, keyServer, nil, later, func(c c, _ brd) string { return strings.Join(c.NTP.Servers, " ") }},
 

@@ -229,10 +229,8 @@ func (s *Service) runLink(ctx context.Context, link netdev.Link) {
 	s.mu.Unlock()
 
 	var client *dhcp.Client
-	static, problems := usable(s.cfg.Static)
-	s.report("eth0.conf", problems)
-	if static != nil {
-		s.apply(static.setup("static"))
+	if s.cfg.Static != nil {
+		s.apply(static(s.cfg.Static, "static"))
 	} else {
 		if l, ok := s.unended(link.MAC, kept); ok {
 			resume = l
@@ -328,7 +326,7 @@ func (s *Service) moved(before, now netdev.Link, client *dhcp.Client) {
 // bringUp gives the link its MAC and sets it up; link is what it became.
 func (s *Service) bringUp(ctx context.Context, link *netdev.Link) error {
 	k := s.opt.Kernel
-	if mac, ok := s.mac(ctx, link.MAC); ok && mac != link.MAC {
+	if mac, ok := s.mac(ctx, *link); ok && mac != link.MAC {
 		// The box's driver refuses a new MAC while the link is up.
 		if link.Up {
 			if err := k.SetUp(link.Index, false); err != nil {
@@ -458,10 +456,4 @@ func (s *Service) Status() api.Network {
 		n.Lease = int64(max(0, time.Until(cur.expires)) / time.Second)
 	}
 	return n
-}
-
-func (s *Service) report(file string, problems []string) {
-	for _, p := range problems {
-		s.opt.Log(file + ": " + p)
-	}
 }

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"gwinit/internal/api"
-	"gwinit/internal/config"
 	"gwinit/internal/netdev"
 	"gwinit/internal/netdev/netdevtest"
 	"gwinit/services/eth/dhcp"
@@ -26,6 +25,9 @@ import (
 var server = dhcptest.Server{
 	ID: netip.MustParseAddr("10.0.0.1"), Addr: netip.MustParseAddr("10.0.0.50"), Lease: time.Hour,
 }
+
+// macFile is the setting, below the root.
+const macFile = "userdata/etc/mac_address"
 
 // lab is a Service on a fake kernel, in a synctest bubble.
 type lab struct {
@@ -314,57 +316,111 @@ func TestMTU(t *testing.T) {
 	})
 }
 
-func TestUsable(t *testing.T) {
+// The settings decide what of an address, mask and gateway can be used; their
+// verdict is what the interface gets, and is said once.
+func TestStaticVerdict(t *testing.T) {
 	tests := []struct {
-		name          string
-		addr, gateway string
-		ok            bool
-		wantGateway   string
-		onLink        bool
-		problem       string
+		name        string
+		conf        string
+		state, addr string
+		route       []netdev.Route
+		log         string
 	}{
-		{"fits", "10.0.0.5/24", "10.0.0.1", true, "10.0.0.1", false, ""},
-		{"no gateway", "10.0.0.5/24", "", true, "", false, ""},
-		{"point to point", "10.0.0.0/31", "10.0.0.1", true, "10.0.0.1", false, ""},
-		{"one host", "10.0.0.5/32", "10.0.0.1", true, "10.0.0.1", true, "gateway 10.0.0.1 is not in 10.0.0.5/32"},
-		{"gateway elsewhere", "10.0.0.5/24", "10.0.1.1", true, "10.0.1.1", true, "gateway 10.0.1.1 is not in 10.0.0.0/24"},
-		{"gateway is the box", "10.0.0.5/24", "10.0.0.5", true, "", false, "gateway 10.0.0.5 cannot be one"},
-		{"gateway is the network", "10.0.0.5/24", "10.0.0.0", true, "", false, "gateway 10.0.0.0 is no host"},
-		{"gateway is everybody", "10.0.0.5/24", "10.0.0.255", true, "", false, "gateway 10.0.0.255 is no host"},
-		{"address of the network", "10.0.0.0/24", "10.0.0.1", false, "", false, "is the network's own"},
-		{"broadcast", "10.0.3.255/22", "10.0.0.1", false, "", false, "is the broadcast address"},
-		{"loopback", "127.0.0.5/24", "", false, "", false, "none that a host can have"},
-		{"multicast", "224.0.0.5/24", "", false, "", false, "none that a host can have"},
-		{"no mask", "10.0.0.5/0", "", false, "", false, "none that a host can have"},
-		{"IPv6", "2001:db8::5/64", "", false, "", false, "no IPv4 address"},
+		{
+			"gateway elsewhere", "IPADDR=10.7.0.9/24\nGATEWAY=10.8.0.1\n", "static", "10.7.0.9/24",
+			[]netdev.Route{{Dst: anywhere, Via: netip.MustParseAddr("10.8.0.1"), OnLink: true}},
+			`eth0.conf:2: GATEWAY="10.8.0.1": not in 10.7.0.0/24`,
+		},
+		{"gateway is everybody", "IPADDR=10.7.0.9/24\nGATEWAY=10.7.0.255\n", "static", "10.7.0.9/24", nil, `eth0.conf:2: GATEWAY="10.7.0.255": no host`},
+		{
+			"broadcast address", "IPADDR=10.7.0.255/24\nGATEWAY=10.7.0.1\n", "bound", "10.0.0.50/24",
+			[]netdev.Route{{Dst: anywhere, Via: server.ID}},
+			`eth0.conf:1: IPADDR="10.7.0.255/24": the broadcast address`,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := &config.Static{Addr: netip.MustParsePrefix(tt.addr)}
-			if tt.gateway != "" {
-				c.Gateway = netip.MustParseAddr(tt.gateway)
-			}
-			st, problems := usable(c)
-			if (st != nil) != tt.ok {
-				t.Fatalf("usable %v, %q", st, problems)
-			}
-			if text := strings.Join(problems, "\n"); tt.problem == "" && text != "" || !strings.Contains(text, tt.problem) {
-				t.Errorf("problems %q, want %q", text, tt.problem)
-			}
-			if st == nil {
-				return
-			}
-			got := ""
-			if st.Gateway.IsValid() {
-				got = st.Gateway.String()
-			}
-			if got != tt.wantGateway || st.onLink != tt.onLink {
-				t.Errorf("gateway %q, on link %v", got, st.onLink)
-			}
+			run(t, map[string]string{"userdata/etc/eth0.conf": tt.conf}, nil, func(l *lab) {
+				n := l.after(time.Second)
+				if n.State != tt.state || !slices.Equal(n.Addresses, []string{tt.addr}) {
+					t.Errorf("%+v", n)
+				}
+				if got := l.kernel.Routes("eth0"); !slices.Equal(got, tt.route) {
+					t.Errorf("routes %+v, want %+v", got, tt.route)
+				}
+				if l.count(tt.log) != 1 || l.count("eth0.conf") != 1 {
+					t.Errorf("log %q", l.log)
+				}
+			})
 		})
 	}
-	if st, problems := usable(nil); st != nil || problems != nil {
-		t.Errorf("nothing configured: %v, %q", st, problems)
+}
+
+// A fallback that no host can have does not leave the box without one.
+func TestFallbackThatCannotBe(t *testing.T) {
+	files := map[string]string{"userdata/etc/eth0.bak": "IPADDR=10.9.255.255\nNETMASK=255.255.0.0\nGATEWAY=10.9.0.1\n"}
+	run(t, files, func(l *lab, _ *Options) { l.net.Serve(nil) }, func(l *lab) {
+		if n := l.after(11 * time.Second); n.State != "fallback" || !slices.Equal(n.Addresses, []string{"192.168.1.254/24"}) {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+// On erased flash the partition is there and its folder is not: the MAC of the
+// first boot is that of the second.
+func TestMACOnErasedFlash(t *testing.T) {
+	run(t, nil, func(l *lab, _ *Options) {
+		if err := os.Remove(filepath.Join(l.root, "userdata/etc")); err != nil {
+			t.Fatal(err)
+		}
+	}, func(l *lab) {
+		l.bound()
+		if got := file(t, l.root, macFile); got != "02:aa:bb:cc:dd:ee\n" {
+			t.Errorf("file %q", got)
+		}
+		l.stop()
+		l.kernel.Remove("eth0")
+		l.kernel.Add("eth0", netdev.MAC{2, 0, 0, 0, 0, 77})
+		l.opt.Random = func(_ context.Context, b []byte) error {
+			t.Error("a second MAC is made")
+			return nil
+		}
+		l.start()
+		if l.bound(); l.Status().MAC != "02:aa:bb:cc:dd:ee" {
+			t.Errorf("MAC %s after the next boot", l.Status().MAC)
+		}
+	})
+}
+
+// A restart finds the MAC gone or spoiled, and the one in force stays.
+func TestMACInForceIsAdopted(t *testing.T) {
+	for name, stored := range map[string]string{"gone": "", "spoiled": "\x00\x00\x00", "no MAC": "03:00:00:00:00:01\n"} {
+		t.Run(name, func(t *testing.T) {
+			run(t, map[string]string{macFile: "02:00:00:00:00:01\n"}, nil, func(l *lab) {
+				l.bound()
+				path := filepath.Join(l.root, macFile)
+				err := os.Remove(path)
+				if stored != "" {
+					err = os.WriteFile(path, []byte(stored), 0o644)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.kernel.Calls()
+				l.restart()
+				if l.bound(); l.Status().MAC != "02:00:00:00:00:01" || l.count("adopted MAC 02:00:00:00:00:01") != 1 {
+					t.Errorf("MAC %s, log %q", l.Status().MAC, l.log)
+				}
+				if got := file(t, l.root, macFile); got != "02:00:00:00:00:01\n" {
+					t.Errorf("file %q", got)
+				}
+				for _, call := range l.kernel.Calls() {
+					if strings.HasPrefix(call, "mac ") || strings.HasPrefix(call, "up ") {
+						t.Errorf("the restart did %q", call)
+					}
+				}
+			})
+		})
 	}
 }
 

@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/atomicfile"
+	"gwinit/internal/config"
 	"gwinit/internal/netdev"
 	"gwinit/services/eth/dhcp"
 )
 
 // Files below Root. /etc/resolv.conf and /etc/hosts are links into /run.
 const (
-	macFile    = "userdata/etc/mac_address"
 	resolvFile = "run/resolv.conf"
 	hostsFile  = "run/hosts"
 	addrFile   = "run/%s.addr"
@@ -187,26 +187,32 @@ const entropyWait = 20 * time.Second
 // mac returns the MAC that the interface shall have: the stored one, or one
 // that is made and stored now, as the board has none of its own. Without
 // /userdata, where it would be another one after each boot, the kernel's stays.
-func (s *Service) mac(ctx context.Context, now netdev.MAC) (netdev.MAC, bool) {
+//
+// An interface that is up has the MAC of the process before this one, and the
+// leases and neighbours that go with it: with nothing stored, that is stored.
+func (s *Service) mac(ctx context.Context, link netdev.Link) (netdev.MAC, bool) {
 	if stored := netdev.MAC(s.cfg.MAC); stored != (netdev.MAC{}) {
 		return stored, true
 	}
 	if !s.opt.Userdata() {
-		return now, false
+		return link.MAC, false
 	}
-	mac := netdev.MAC{0: 0x02} // locally administered, unicast
-	wait, stop := context.WithTimeout(ctx, entropyWait)
-	defer stop()
-	if err := s.opt.Random(wait, mac[1:]); err != nil {
-		s.opt.Log(fmt.Sprintf("make a MAC: %v; keeping %v", err, now))
-		return now, false
+	mac, did := link.MAC, "adopted"
+	if !link.Up {
+		mac, did = netdev.MAC{0: 0x02}, "made" // locally administered, unicast
+		wait, stop := context.WithTimeout(ctx, entropyWait)
+		defer stop()
+		if err := s.opt.Random(wait, mac[1:]); err != nil {
+			s.opt.Log(fmt.Sprintf("make a MAC: %v; keeping %v", err, link.MAC))
+			return link.MAC, false
+		}
 	}
-	if err := atomicfile.Write(s.path(macFile), []byte(mac.String()+"\n"), 0o644); err != nil {
-		s.opt.Log(fmt.Sprintf("store the MAC: %v; keeping %v", err, now))
-		return now, false
+	if err := config.StoreMAC(s.opt.Root, mac); err != nil {
+		s.opt.Log(fmt.Sprintf("store the MAC: %v; keeping %v", err, link.MAC))
+		return link.MAC, false
 	}
 	s.cfg.MAC = mac
-	s.opt.Log("made MAC " + mac.String())
+	s.opt.Log(did + " MAC " + mac.String())
 	return mac, true
 }
 

@@ -405,7 +405,7 @@ func TestStaticGatewayElsewhere(t *testing.T) {
 	if got := netlab.Run(t, "ip", "-4", "route"); !strings.Contains(got, "default via 192.168.5.1 dev eth0 proto dhcp onlink") {
 		t.Errorf("routes:\n%s", got)
 	}
-	if !b.logged("gateway 192.168.5.1 is not in 10.7.0.0/24") {
+	if !b.logged("GATEWAY=\"192.168.5.1\": not in 10.7.0.0/24") {
 		t.Error("nothing logged")
 	}
 }

@@ -10,72 +10,16 @@ import (
 	"gwinit/services/eth/dhcp"
 )
 
-// static is a config.Static that can be used.
-type static struct {
-	config.Static
-	onLink bool // the gateway is in no prefix of ours
-}
-
-// usable checks that address, mask and gateway fit each other. It returns nil
-// if there is nothing to use (c is nil, or no host can have that address), and
-// what is wrong, each with what happens instead.
-func usable(c *config.Static) (*static, []string) {
-	if c == nil {
-		return nil, nil
-	}
-	st := &static{Static: *c}
-	a := c.Addr.Addr()
-	switch bad := ""; {
-	case !c.Addr.IsValid() || !a.Is4():
-		return nil, []string{"no IPv4 address and mask; using DHCP"}
-	default:
-		switch {
-		case a.IsUnspecified() || a.As4()[0] == 0 || a.IsLoopback() || a.IsMulticast() || a.As4()[0] >= 240 || c.Addr.Bits() == 0:
-			bad = "is none that a host can have"
-		case c.Addr.Bits() < 31 && a == c.Addr.Masked().Addr():
-			bad = "is the network's own"
-		case c.Addr.Bits() < 31 && a == lastAddr(c.Addr):
-			bad = "is the broadcast address"
-		}
-		if bad != "" {
-			return nil, []string{fmt.Sprintf("address %v %s; using DHCP", c.Addr, bad)}
-		}
-	}
-	var problems []string
-	switch g := c.Gateway; {
-	case !g.IsValid():
-	case !g.Is4() || g == a || g.IsUnspecified() || g.IsMulticast() || g.IsLoopback():
-		problems = append(problems, fmt.Sprintf("gateway %v cannot be one; using no default route", g))
-		st.Gateway = netip.Addr{}
-	case c.Addr.Contains(g) && c.Addr.Bits() < 31 && (g == c.Addr.Masked().Addr() || g == lastAddr(c.Addr)):
-		problems = append(problems, fmt.Sprintf("gateway %v is no host of %v; using no default route", g, c.Addr.Masked()))
-		st.Gateway = netip.Addr{}
-	case !c.Addr.Contains(g):
-		problems = append(problems, fmt.Sprintf("gateway %v is not in %v; using it as if it were on the cable", g, c.Addr.Masked()))
-		st.onLink = true
-	}
-	return st, problems
-}
-
-// lastAddr is the broadcast address of an IPv4 prefix.
-func lastAddr(p netip.Prefix) netip.Addr {
-	b := p.Masked().Addr().As4()
-	for i := p.Bits(); i < 32; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	return netip.AddrFrom4(b)
-}
-
 var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// setup makes the configuration; method is also the state's name.
-func (st *static) setup(method string) setup {
+// static makes the configuration of st; method is also the state's name.
+func static(st *config.Static, method string) setup {
 	to := setup{method: method, state: method, addr: st.Addr, gateway: st.Gateway, dns: st.DNS}
 	if st.Domain != "" {
 		to.search = []string{st.Domain}
 	}
 	if st.Gateway.IsValid() {
-		to.routes = []netdev.Route{{Dst: anywhere, Via: st.Gateway, OnLink: st.onLink}}
+		to.routes = []netdev.Route{{Dst: anywhere, Via: st.Gateway, OnLink: st.OnLink}}
 	}
 	return to
 }
@@ -160,14 +104,9 @@ func (h *handler) Lost(why string) {
 // NoServer implements dhcp.Handler.
 func (h *handler) NoServer() {
 	s := (*Service)(h)
-	fallback, problems := usable(&s.cfg.Fallback)
-	s.report("eth0.bak", problems)
-	if fallback == nil {
-		s.opt.Log(s.opt.Interface + ": no DHCP server answers; still asking")
-		return
-	}
+	fallback := &s.cfg.Fallback
 	s.opt.Log(fmt.Sprintf("%s: no DHCP server answers; using %v until one does", s.opt.Interface, fallback.Addr))
-	s.apply(fallback.setup("fallback"))
+	s.apply(static(fallback, "fallback"))
 }
 
 // Event implements dhcp.Handler.
