@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,6 +38,9 @@ func (s *shell) exec(ctx context.Context, args []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if args[0] == startCommand {
+		return s.startJob(hc)
+	}
 	path, status := s.lookup(hc, args[0])
 	switch status {
 	case statusNotFound:
@@ -44,35 +50,31 @@ func (s *shell) exec(ctx context.Context, args []string) error {
 		fmt.Fprintf(hc.Stderr, "sh: %s: cannot be executed\n", args[0])
 		return interp.NewExitStatus(uint8(status))
 	}
-	background := hc.Env.Get(backgroundMark).IsSet()
 	cmd := &exec.Cmd{
 		Path: path, Args: args, Env: exported(hc.Env), Dir: hc.Dir,
 		Stdin: hc.Stdin, Stdout: hc.Stdout, Stderr: hc.Stderr,
-		SysProcAttr: &syscall.SysProcAttr{},
 	}
-	if s.tty != nil {
-		if hc.Stdin == io.Reader(s.tty.in) {
-			// The shell's own descriptor of the terminal is non-blocking.
-			cmd.Stdin = s.stdin
-			if background {
-				cmd.Stdin = nil
-			}
-		}
-		cmd.SysProcAttr.Setpgid = background
+	if s.tty != nil && hc.Stdin == io.Reader(s.tty.in) {
+		// The shell's own descriptor of the terminal is non-blocking.
+		cmd.Stdin = s.stdin
 	}
 	if hc.Stdin == io.Reader((*os.File)(nil)) {
 		cmd.Stdin = nil
 	}
-	err := s.jobs.run(cmd, background)
+	run := s.jobs.run
+	if hc.Env.Get(execMark).IsSet() {
+		run = become
+	}
+	err := run(cmd)
 	if errors.Is(err, syscall.ENOEXEC) && isText(path) {
 		// A script without #!.
 		script := &exec.Cmd{
 			Path: s.self, Args: append([]string{"sh", path}, args[1:]...), Env: cmd.Env, Dir: cmd.Dir,
-			Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, SysProcAttr: cmd.SysProcAttr,
+			Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr,
 		}
-		err = s.jobs.run(script, background)
+		err = run(script)
 	}
-	if s.tty != nil && !background {
+	if s.tty != nil {
 		s.tty.commandEnded(args[0], err)
 	}
 	return exitStatus(hc.Stderr, args[0], err)
@@ -134,6 +136,9 @@ func exported(env expand.Environ) []string {
 	var list []string
 	at := map[string]int{}
 	env.Each(func(name string, v expand.Variable) bool {
+		if strings.HasPrefix(name, privatePrefix) {
+			return true
+		}
 		i, seen := at[name]
 		switch {
 		case v.Exported && v.IsSet() && v.Kind == expand.String:
@@ -170,18 +175,31 @@ func isText(path string) bool {
 	return n > 0 && bytes.IndexByte(head[:n], 0) < 0
 }
 
-// jobs are the processes this shell waits for.
+// jobs are the processes this shell started.
 type jobs struct {
 	mu         sync.Mutex // guards everything below
 	foreground map[*exec.Cmd]bool
+	background map[string]*job // by process ID
+	ended      []string        // of background, oldest first
+	last       string          // $!
 	hungUp     bool
 	killer     *time.Timer
 }
 
+// job is a background statement.
+type job struct {
+	done   chan struct{} // closed when it ended
+	status int           // valid then
+}
+
+// keptStatuses is how many jobs that nobody waited for keep their status: a
+// loop that starts one a second must not fill the memory.
+const keptStatuses = 64
+
 // hangupGrace is how long a foreground command has after SIGHUP.
 const hangupGrace = time.Second
 
-func (j *jobs) run(cmd *exec.Cmd, background bool) error {
+func (j *jobs) run(cmd *exec.Cmd) error {
 	j.mu.Lock()
 	if j.hungUp {
 		j.mu.Unlock()
@@ -191,12 +209,10 @@ func (j *jobs) run(cmd *exec.Cmd, background bool) error {
 		j.mu.Unlock()
 		return err
 	}
-	if !background {
-		if j.foreground == nil {
-			j.foreground = map[*exec.Cmd]bool{}
-		}
-		j.foreground[cmd] = true
+	if j.foreground == nil {
+		j.foreground = map[*exec.Cmd]bool{}
 	}
+	j.foreground[cmd] = true
 	j.mu.Unlock()
 	err := cmd.Wait()
 	j.mu.Lock()
@@ -204,6 +220,89 @@ func (j *jobs) run(cmd *exec.Cmd, background bool) error {
 	delete(j.foreground, cmd)
 	return err
 }
+
+// start runs cmd in the background. A goroutine reaps it; both the wait
+// builtin and the end of this process end what that goroutine is for.
+func (j *jobs) start(cmd *exec.Cmd) (<-chan struct{}, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.hungUp {
+		return nil, context.Canceled
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	if j.background == nil {
+		j.background = map[string]*job{}
+	}
+	pid := strconv.Itoa(cmd.Process.Pid)
+	b := &job{done: make(chan struct{})}
+	j.background[pid] = b
+	j.last = pid
+	go func() {
+		_ = cmd.Wait() // its result is in ProcessState
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			b.status = statusSignal + int(ws.Signal())
+		} else {
+			b.status = cmd.ProcessState.ExitCode()
+		}
+		close(b.done)
+		if j.background[pid] == b {
+			j.ended = append(j.ended, pid)
+		}
+		if len(j.ended) > keptStatuses {
+			delete(j.background, j.ended[0])
+			j.ended = j.ended[1:]
+		}
+	}()
+	return b.done, nil
+}
+
+// newest is $!.
+func (j *jobs) newest() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last
+}
+
+// wait waits for one job and forgets it.
+func (j *jobs) wait(ctx context.Context, pid string) (status int, err error) {
+	j.mu.Lock()
+	b := j.background[pid]
+	j.mu.Unlock()
+	if b == nil {
+		return statusNotFound, nil
+	}
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.background[pid] == b {
+		delete(j.background, pid)
+	}
+	j.ended = slices.DeleteFunc(j.ended, func(p string) bool { return p == pid })
+	return b.status, nil
+}
+
+func (j *jobs) waitAll(ctx context.Context) error {
+	j.mu.Lock()
+	pids := slices.Collect(maps.Keys(j.background))
+	j.mu.Unlock()
+	for _, pid := range pids {
+		if _, err := j.wait(ctx, pid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dupAbove2 duplicates fd, close-on-exec, to a number that is no standard stream's.
+func dupAbove2(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3) }
 
 // hangUp ends the commands in the foreground and lets no other start.
 func (j *jobs) hangUp() {

@@ -13,14 +13,22 @@ func fuzzCheck(t *testing.T, src string) {
 		return
 	}
 	var s shell
-	if s.check(file) != nil {
+	changed, err := s.check(file)
+	if err != nil {
 		return
 	}
-	var out strings.Builder
-	if err := syntax.NewPrinter().Print(&out, file); err != nil {
-		t.Fatalf("%q: %v", src, err)
+	out := printed(file)
+	again, err := syntax.NewParser().Parse(strings.NewReader(out), "")
+	if err != nil {
+		t.Fatalf("%q: rewritten as %q: %v", src, out, err)
 	}
-	if (s.simpleJobs || s.compoundJobs) != strings.Contains(out.String(), backgroundMark) {
-		t.Errorf("%q: background statement without its mark: %q", src, out.String())
+	syntax.Walk(again, func(n syntax.Node) bool {
+		if st, ok := n.(*syntax.Stmt); ok && st.Background {
+			t.Errorf("%q: background statement left in %q", src, out)
+		}
+		return true
+	})
+	if !changed && strings.Contains(out, startCommand) && !strings.Contains(src, startCommand) {
+		t.Errorf("%q: rewritten in secret: %q", src, out)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
+	"sync"
 
 	"golang.org/x/sys/unix"
 	"mvdan.cc/sh/v3/expand"
@@ -136,8 +136,9 @@ type shell struct {
 	tty    *tty // nil: not interactive
 	status int  // $? of the last statement
 
-	// What background statements the programs run so far had.
-	simpleJobs, compoundJobs bool
+	isJob   bool     // this shell is a background statement of another
+	pid     string   // $$
+	sources sync.Map // texts by name, for the source builtin to open
 }
 
 func run(ctx context.Context, std applet.IO, o options) error {
@@ -192,12 +193,13 @@ func (s *shell) newRunner(o options) error {
 	}
 	var err error
 	s.runner, err = interp.New(
-		interp.Env(expand.ListEnviron(environ(os.Environ(), o.login)...)),
+		interp.Env(environment{expand.ListEnviron(environ(s.adopt(os.Environ()), o.login)...), s}),
 		interp.Dir(dir),
 		interp.Interactive(s.tty != nil),
 		interp.Params(params...),
 		interp.StdIO(in, s.std.Out, s.std.Err),
-		interp.CallHandler(call),
+		interp.CallHandler(s.call),
+		interp.OpenHandler(s.open),
 		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return s.exec }),
 	)
 	return err
@@ -227,15 +229,61 @@ func environ(env []string, login bool) []string {
 	return env
 }
 
-// call adjusts the few builtins that v3.11 has no answer for.
-func call(ctx context.Context, args []string) ([]string, error) {
-	if args[0] == "wait" && len(args) > 1 {
-		// Job numbers are not processes here: wait for all of them.
-		return args[:1], nil
-	}
-	if args[0] == "umask" || len(args) > 1 && args[1] == "-N" && (args[0] == "test" || args[0] == "[") || args[0] == "fg" || args[0] == "bg" {
-		fmt.Fprintf(interp.HandlerCtx(ctx).Stderr, "sh: %s: not supported by this shell\n", strings.Join(args, " "))
+// call adjusts the few builtins that v3.11 has no answer for, and the texts
+// that others parse.
+func (s *shell) call(ctx context.Context, args []string) ([]string, error) {
+	hc := interp.HandlerCtx(ctx)
+	var err error
+	switch name := args[0]; {
+	case name == "wait":
+		return s.wait(ctx, args)
+	case name == "eval" && len(args) > 1:
+		var text string
+		if text, _, err = s.text(strings.Join(args[1:], " "), ""); err == nil {
+			return []string{"eval", text}, nil
+		}
+	case (name == "source" || name == ".") && len(args) > 1:
+		if args, err = s.source(hc, args); err == nil {
+			return args, nil
+		}
+	case name == "trap" && len(args) > 2:
+		i := 1
+		if args[i] == "--" {
+			i++
+		}
+		var text string
+		if text, _, err = s.text(args[i], "trap"); err == nil {
+			args = append([]string{}, args...)
+			args[i] = text
+			return args, nil
+		}
+	case name == "unset" && len(args) > 1 && args[1] != "-v":
+		// The kept text goes with the function.
+		both := "builtin unset"
+		for _, a := range args[1:] {
+			both += " " + quote(a)
+		}
+		both += "\nbuiltin unset -v"
+		any := false
+		for _, a := range args[1:] {
+			v := functionVariable(a)
+			// unset NAME takes the variable first, the function only when
+			// there is none.
+			if hc.Env.Get(v).IsSet() && (args[1] == "-f" || !hc.Env.Get(a).IsSet()) {
+				both += " " + v
+				any = true
+			}
+		}
+		if any {
+			return []string{"eval", both}, nil
+		}
+	case name == "umask" || len(args) > 1 && args[1] == "-N" && (name == "test" || name == "[") || name == "fg" || name == "bg":
+		fmt.Fprintf(hc.Stderr, "sh: %s: not supported by this shell\n", strings.Join(args, " "))
 		return []string{"false"}, nil
+	}
+	if err != nil {
+		fmt.Fprintf(hc.Stderr, "sh: %v\n", err)
+		return nil, interp.NewExitStatus(2)
 	}
 	return args, nil
 }
@@ -244,14 +292,22 @@ func call(ctx context.Context, args []string) ([]string, error) {
 func (s *shell) runAll(ctx context.Context, r io.Reader, name string) error {
 	file, err := syntax.NewParser().Parse(r, name)
 	if err == nil {
-		err = s.check(file)
+		_, err = s.check(file)
 	}
 	if err != nil {
 		fmt.Fprintf(s.std.Err, "sh: %v\n", err)
 		return applet.Exit(2)
 	}
+	if n := len(file.Stmts) - 1; s.isJob && n > 0 {
+		// The statement comes last, behind the copy.
+		setup := file.Stmts[:n]
+		file.Stmts = file.Stmts[n:]
+		for _, st := range setup {
+			s.runNode(ctx, st)
+		}
+		s.replaceShell(file.Stmts[0])
+	}
 	s.runNode(ctx, file)
-	s.leave(ctx)
 	return s.exit()
 }
 
@@ -270,14 +326,13 @@ func (s *shell) runLines(ctx context.Context, in io.Reader) error {
 		fmt.Fprintf(s.std.Err, "sh: %v\n", err)
 		s.status = 2
 	}
-	s.leave(ctx)
 	return s.exit()
 }
 
 // runStmts runs what was parsed of one line; false: the shell shall end.
 func (s *shell) runStmts(ctx context.Context, stmts []*syntax.Stmt) bool {
 	for _, st := range stmts {
-		if err := s.check(st); err != nil {
+		if _, err := s.check(st); err != nil {
 			fmt.Fprintf(s.std.Err, "sh: %v\n", err)
 			s.status = 2
 			s.runNode(ctx, exitWith(2))
@@ -320,29 +375,9 @@ func (s *shell) runNode(ctx context.Context, node syntax.Node) (exited bool) {
 
 // exitWith is a statement whose only effect is $?.
 func exitWith(status int) *syntax.Stmt {
-	lit := func(v string) *syntax.Word { return &syntax.Word{Parts: []syntax.WordPart{&syntax.Lit{Value: v}}} }
-	call := &syntax.CallExpr{Args: []*syntax.Word{lit("exit"), lit(fmt.Sprint(status))}}
+	call := &syntax.CallExpr{Args: []*syntax.Word{word(lit("exit")), word(lit(fmt.Sprint(status)))}}
 	return &syntax.Stmt{Cmd: &syntax.Subshell{Stmts: []*syntax.Stmt{{Cmd: call}}}}
 }
-
-// leave lets background jobs survive a shell that ends by itself. A plain
-// command is a process of its own once it was started, which takes a moment;
-// a compound one is interpreted by this process, so a script waits for it.
-func (s *shell) leave(ctx context.Context) {
-	switch {
-	case s.compoundJobs:
-		status := s.status
-		lit := &syntax.Word{Parts: []syntax.WordPart{&syntax.Lit{Value: "wait"}}}
-		s.runNode(ctx, &syntax.Stmt{Cmd: &syntax.CallExpr{Args: []*syntax.Word{lit}}})
-		s.status = status
-	case s.simpleJobs:
-		time.Sleep(startGrace)
-	}
-}
-
-// startGrace is how long a shell that ends waits for its last background
-// command to be started: an exec takes 10 ms on the board.
-const startGrace = 100 * time.Millisecond
 
 func (s *shell) exit() error {
 	if s.status == 0 {
@@ -351,14 +386,10 @@ func (s *shell) exit() error {
 	return applet.Exit(s.status)
 }
 
-// backgroundMark is the shell variable that tells the exec handler that a
-// command belongs to a background job: v3.11 does not say so itself.
-const backgroundMark = "__GW_BACKGROUND"
-
 // check refuses what the interpreter would panic at, where that panic would be
-// out of reach (pipelines and background jobs run in goroutines of their own),
-// and marks the background statements.
-func (s *shell) check(node syntax.Node) (err error) {
+// out of reach (a pipeline's left side runs in a goroutine of its own), and
+// rewrites the background statements and functions.
+func (s *shell) check(node syntax.Node) (changed bool, err error) {
 	refuse := func(pos syntax.Pos, what string) {
 		if err == nil {
 			err = fmt.Errorf("line %d: %s: not supported by this shell", pos.Line(), what)
@@ -370,17 +401,9 @@ func (s *shell) check(node syntax.Node) (err error) {
 			if n.Coprocess {
 				refuse(n.Pos(), "coproc")
 			}
-			if n.Background && n.Cmd != nil {
-				if _, plain := n.Cmd.(*syntax.CallExpr); plain {
-					s.simpleJobs = true
-				} else {
-					s.compoundJobs = true
-				}
-				mark := &syntax.Stmt{Cmd: &syntax.CallExpr{Assigns: []*syntax.Assign{{
-					Name:  &syntax.Lit{Value: backgroundMark},
-					Value: &syntax.Word{Parts: []syntax.WordPart{&syntax.Lit{Value: "1"}}},
-				}}}}
-				n.Cmd = &syntax.Block{Stmts: []*syntax.Stmt{mark, {Position: n.Position, Cmd: n.Cmd}}}
+		case *syntax.ParamExp:
+			if s.isJob && n.Param != nil && n.Param.Value == "$" {
+				n.Short, n.Param.Value = false, pidVariable
 			}
 		case *syntax.CoprocClause:
 			refuse(n.Pos(), "coproc")
@@ -408,7 +431,10 @@ func (s *shell) check(node syntax.Node) (err error) {
 		}
 		return true
 	})
-	return err
+	if err != nil {
+		return false, err
+	}
+	return rewrite(node, false), nil
 }
 
 // lineReader gives one line per Read, and takes no byte behind it.

@@ -147,7 +147,7 @@ func TestCommand(t *testing.T) {
 		{"trap EXIT", "trap 'echo bye' EXIT; echo hi", "hi\nbye\n", 0},
 		{"syntax error", "echo (", "", 2},
 		{"background and wait", "echo a & wait; echo b", "a\nb\n", 0},
-		{"wait for a job", "echo a & wait 1; echo b", "a\nb\n", 0},
+		{"wait for a job", "echo a & wait $!; echo b", "a\nb\n", 0},
 		{"background command outlives the shell's end", "(echo early; sleep 0.05; echo late) &", "early\nlate\n", 0},
 		{"descriptor 3", "echo x 3>f; echo no", "", 2},
 		{"descriptor 3 in a pipeline", "echo x | cat 3>f", "", 2},
