@@ -44,6 +44,9 @@ func (s *shell) interact(ctx context.Context) error {
 			return s.exit()
 		case errors.Is(err, errInterrupted):
 			s.setStatus(ctx, statusSignal+int(unix.SIGINT))
+		case errors.Is(err, errLineTooLong):
+			fmt.Fprintf(s.std.Err, "sh: %v\n", err)
+			s.setStatus(ctx, 2)
 		case in.err != nil:
 			// The terminal is gone, or ctrl-D.
 			if in.err == io.EOF && s.tty.saved != nil {
@@ -122,11 +125,13 @@ func (e *editor) line() (string, error) {
 	}
 	s.tty.makeRaw()
 	defer s.tty.restore()
-	ed := term.NewTerminal(s.tty, prompt)
+	keys := &keyboard{tty: s.tty}
+	ed := term.NewTerminal(keys, prompt)
 	ed.History = &e.history
 	cols, rows := s.tty.size()
 	_ = ed.SetSize(cols, rows)
 	ed.AutoCompleteCallback = func(line string, pos int, key rune) (string, int, bool) {
+		keys.line = len(line)
 		if key != '\t' {
 			return "", 0, false
 		}
@@ -139,7 +144,40 @@ func (e *editor) line() (string, error) {
 	if errors.Is(err, errInterrupted) {
 		fmt.Fprint(s.tty, "^C\r\n")
 	}
+	if errors.Is(err, errLineTooLong) {
+		fmt.Fprint(s.tty, "\r\n")
+	}
 	return line, err
+}
+
+// lineBytes is the longest line at the prompt. The editor handles the whole
+// line again at each key: 100,000 bytes took minutes. It is the longest line
+// that a terminal gives a command, too (n_tty's buffer).
+const lineBytes = 4096
+
+var errLineTooLong = fmt.Errorf("the line is longer than %d bytes and was dropped", lineBytes)
+
+// keyboard is the terminal for one line of the editor.
+type keyboard struct {
+	*tty
+	line int // bytes of the line, and of the key that is not complete
+}
+
+// Read ends a line that grows too long with the bell, and takes its rest.
+func (k *keyboard) Read(p []byte) (int, error) {
+	n, err := k.tty.Read(p)
+	// The editor corrects this at each key, but not within a paste.
+	k.line += n
+	if err != nil || k.line <= lineBytes || p[0] == '\r' || p[0] == '\n' {
+		return n, err
+	}
+	fmt.Fprint(k.tty, "\a")
+	for p[0] != '\r' && p[0] != '\n' {
+		if n, err = k.tty.Read(p[:1]); err != nil {
+			return n, err
+		}
+	}
+	return 0, errLineTooLong
 }
 
 // oneLine ends with the first newline.

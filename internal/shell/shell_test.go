@@ -582,6 +582,38 @@ func TestEditing(t *testing.T) {
 	}
 }
 
+func TestLongLine(t *testing.T) {
+	const command = "args "
+	for name, paste := range map[string]string{"typed": "", "pasted": "\x1b[200~"} {
+		t.Run(name, func(t *testing.T) {
+			c := startConsole(t, "-sh", newSession())
+			c.expect(prompt)
+			// The longest line that fits.
+			c.send(command + strings.Repeat("y", lineBytes-len(command)) + "\r")
+			c.expect("[\"" + strings.Repeat("y", lineBytes-len(command)) + "\"]")
+			c.expect(prompt)
+			sent := make(chan error, 1)
+			go func() {
+				_, err := c.ptmx.WriteString(paste + command + strings.Repeat("x", 100_000))
+				sent <- err
+			}()
+			if n := strings.Count(c.expect("\a"), "x"); n > lineBytes {
+				t.Errorf("%d bytes were shown", n)
+			}
+			if err := <-sent; err != nil {
+				t.Fatal(err)
+			}
+			c.send("\r")
+			if got := c.expect(prompt); !strings.Contains(got, "sh: "+errLineTooLong.Error()) || strings.Contains(got, "xx") {
+				t.Errorf("printed %.200q", got)
+			}
+			if got := c.run("echo $?"); !strings.HasPrefix(got, "2\n") {
+				t.Errorf("$? = %q", got)
+			}
+		})
+	}
+}
+
 func TestInteractiveWithoutTerminal(t *testing.T) {
 	out, status := sh(t, "echo a\nfail\n", "-i")
 	if status != 7 || !strings.Contains(out, "a\n") {
