@@ -142,7 +142,10 @@ func (s *Service) Run(ctx context.Context) error {
 	for {
 		s.subscribe(ctx)
 		link, err := s.opt.Kernel.Link(s.opt.Interface)
-		if err == nil {
+		if ctx.Err() != nil {
+			// An ended context is one of the things that the select below
+			// may take; nothing is set up on the way out.
+		} else if err == nil {
 			said = false
 			s.runLink(ctx, link)
 		} else if !said {
