@@ -178,6 +178,7 @@ type Bridge struct {
 	RxBytes      uint64 `json:"rxBytes"`      // UART -> client
 	TxBytes      uint64 `json:"txBytes"`      // client -> UART
 	Discarded    uint64 `json:"discarded"`    // from the radio while no client was connected (INV 3)
+	TxDropped    uint64 `json:"txDropped"`    // to the radio, when their client ended
 	QueueDropped uint64 `json:"queueDropped"` // INV 2: full queue without flow control, the connection was closed
 	Connects     uint64 `json:"connects"`
 	Takeovers    uint64 `json:"takeovers"`

@@ -26,7 +26,6 @@ import (
 	"gwinit/internal/kernelbridge/kernelbridgetest"
 	"gwinit/internal/notify"
 	"gwinit/internal/radiolock"
-	"gwinit/internal/tty"
 )
 
 func TestBothWaysByteExact(t *testing.T) {
@@ -174,7 +173,7 @@ func TestPortStaysOpenOverSessions(t *testing.T) {
 	opened := 0
 	g := start(t, func(g *gateway, o *Options) {
 		open := o.Open
-		o.Open = func(ctx context.Context) (*tty.Port, func(), error) { opened++; return open(ctx) }
+		o.Open = func(ctx context.Context) (Port, func(), error) { opened++; return open(ctx) }
 	}).open()
 	for range 3 {
 		c := g.client()
@@ -192,6 +191,8 @@ func TestNext(t *testing.T) {
 	const at = 100 * time.Second
 	nobody, older := client{fd: -1, nth: 9}, client{fd: 3, nth: 1}
 	newer := client{fd: 3, nth: 3, peer: netip.MustParseAddrPort("192.0.2.1:5")}
+	over := newer
+	over.halfClosed = true
 	tests := []struct {
 		name   string
 		n      newcomer
@@ -210,6 +211,10 @@ func TestNext(t *testing.T) {
 		{"raw bytes at the last moment", newcomer{said: isRaw}, 60 * time.Second, older, promote, 0},
 		{"raw bytes, newer client active", newcomer{said: isRaw}, time.Second, newer, refuse, 0},
 		{"silent, newer client active", newcomer{}, time.Second, newer, wait, at + 60*time.Second},
+		{"raw bytes, newer client half-closed", newcomer{said: isRaw}, 0, over, promote, 0},
+		{"silent, client half-closed, too early", newcomer{}, 249 * time.Millisecond, over, wait, at + 250*time.Millisecond},
+		{"silent, client half-closed", newcomer{}, 250 * time.Millisecond, over, promote, 0},
+		{"a beginning of SSH, client half-closed", newcomer{seen: 2}, time.Second, over, wait, at + 60*time.Second},
 		{"SSH, nobody", newcomer{said: isSSH}, 0, nobody, refuse, 0},
 		{"SSH, client active", newcomer{said: isSSH}, 0, older, refuse, 0},
 		{"a beginning of SSH is not silence", newcomer{seen: 2}, time.Second, nobody, wait, at + 60*time.Second},
@@ -461,7 +466,7 @@ func TestUARTVanishesAndReturns(t *testing.T) {
 func TestConnectBeforeTheUARTIsOpen(t *testing.T) {
 	open := make(chan struct{})
 	g := start(t, func(g *gateway, o *Options) {
-		o.Open = func(ctx context.Context) (*tty.Port, func(), error) {
+		o.Open = func(ctx context.Context) (Port, func(), error) {
 			<-open
 			return g.opener.Open(ctx)
 		}

@@ -21,9 +21,9 @@ const (
 	// acceptBatch bounds how many newcomers are taken before the data path
 	// has its turn again.
 	acceptBatch = 8
-	// stopPoll is how often a bridge that ends looks whether the UART has
-	// sent everything.
-	stopPoll = 10 * time.Millisecond
+	// sentPoll is how often it is looked at whether the UART has sent
+	// everything, when the bridge or its client ends.
+	sentPoll = 10 * time.Millisecond
 	// refusalEvery bounds the lines about refused connections.
 	refusalEvery = time.Second
 )
@@ -138,7 +138,10 @@ func (l *loop) promote(p *newcomer, now time.Duration) {
 	}
 	came := *p
 	p.fd = -1
-	if l.client.fd >= 0 {
+	switch {
+	case l.client.halfClosed:
+		l.leave(closedByClient + "; " + came.peer.String() + " came before the radio had taken everything")
+	case l.client.fd >= 0:
 		l.n.takeovers++
 		l.leave("replaced by " + came.peer.String())
 	}
@@ -184,12 +187,110 @@ func (l *loop) before(now time.Duration) string {
 	return s
 }
 
+// closedByClient is the reason of an end that the client wanted.
+const closedByClient = "closed by the client"
+
+// halfClose notes the client's FIN.
+func (l *loop) halfClose() {
+	c := &l.client
+	if c.halfClosed {
+		return
+	}
+	c.halfClosed, l.dirty = true, true
+	c.sent, c.sentAt = c.tx-l.unsent(), l.now()
+}
+
+// broke acts on a connection that failed with e. The client is gone, but one
+// that sent its FIN first (EPIPE is how TCP says that) ended in the orderly
+// way, and what it said before is still the radio's.
+func (l *loop) broke(e unix.Errno) {
+	c := &l.client
+	if e != unix.EPIPE {
+		l.leave(l.broken(e))
+		return
+	}
+	l.halfClose()
+	c.deaf, c.stalled, l.dirty = true, never, true
+	l.n.discarded += uint64(l.rx.len())
+	l.rx.reset()
+	l.fds[atClient].Fd = -1
+}
+
+// lastWords sees what a half-closed client said to the radio. It is the client
+// until the UART has sent that, or as long as something moves and nobody else
+// wants the radio.
+func (l *loop) lastWords(now time.Duration) {
+	c := &l.client
+	if c.deaf && !c.readAll && l.tx.empty() {
+		if l.fromClient(0); c.fd < 0 {
+			return
+		}
+	}
+	held := l.unsent()
+	sent := c.tx - held
+	limit := l.b.o.Limits.HalfClosed
+	switch {
+	case c.readAll && l.tx.empty() && held == 0:
+		l.leave(closedByClient)
+	case sent > c.sent:
+		c.sent, c.sentAt = sent, now
+	case now-c.sentAt >= limit:
+		l.leave(closedByClient + ", and the radio took nothing for " + limit.String())
+	}
+}
+
+// unsent returns how much of what the driver was given it has not sent. The
+// UART's own FIFO (16 bytes, or a few more) is not in it.
+func (l *loop) unsent() uint64 {
+	if l.port == nil {
+		return 0
+	}
+	n, err := l.port.Unsent()
+	if err != nil || n < 0 { // hung up
+		return 0
+	}
+	if l.client.fd < 0 {
+		return min(uint64(n), l.n.tx)
+	}
+	// All of it is this client's: the one before left none.
+	return min(uint64(n), l.client.tx)
+}
+
+// drop throws away what still waits for the radio, in the queue and in the
+// driver, and returns how much that was: a command that its sender did not get
+// through whole is no use in front of somebody else's.
+func (l *loop) drop() uint64 {
+	held := l.unsent()
+	n := held + uint64(l.tx.len())
+	if n == 0 {
+		return 0
+	}
+	if l.port != nil {
+		_ = l.port.FlushOutput() // it fails when the UART hung up, which drops all
+	}
+	l.tx.reset()
+	l.n.tx -= held
+	l.client.tx -= min(held, l.client.tx)
+	l.n.txDropped += n
+	return n
+}
+
+// droppedTo says what drop dropped.
+func droppedTo(n uint64) string { return strconv.FormatUint(n, 10) + " bytes for the radio dropped" }
+
 // leave ends the client's session in the orderly way and says why.
 func (l *loop) leave(reason string) {
 	c := &l.client
 	now := l.now()
+	var dropped uint64
+	if !l.stopping { // a bridge that ends has the time to send them
+		dropped = l.drop()
+	}
 	line := "client " + c.peer.String() + " disconnected after " + span(now-c.since) + ": " +
 		strconv.FormatUint(c.rx, 10) + " bytes from the radio, " + strconv.FormatUint(c.tx, 10) + " to it: " + reason
+	if dropped > 0 {
+		line += "; " + droppedTo(dropped)
+	}
 	if errs := l.lostBytes(); errs != "" {
 		line += "; the UART reports " + errs
 	}
@@ -338,6 +439,9 @@ func (l *loop) end() {
 		}
 	}
 	if l.port != nil {
+		if n := l.drop(); n > 0 {
+			l.b.o.Log(droppedTo(n))
+		}
 		l.giveUART(nil)
 	}
 }

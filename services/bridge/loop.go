@@ -60,10 +60,17 @@ type client struct {
 	peer     netip.AddrPort
 	nth      uint64 // as of a newcomer
 	since    time.Duration
-	rx, tx   uint64        // bytes from and to the radio
+	rx, tx   uint64        // bytes from the radio, and to the UART's driver
 	sniffed  bool          // its first bytes are known not to be SSH's
 	stalled  time.Duration // since when it takes nothing; never: it does
 	counters tty.Counts    // of the UART when it came
+
+	// Its end, which it may have to wait for: see lastWords.
+	halfClosed bool          // it has sent its FIN
+	readAll    bool          // what it said before that is read
+	deaf       bool          // it has closed its receiving side, too
+	sent       uint64        // of tx, what had left the driver
+	sentAt     time.Duration // when that was last found to have grown
 }
 
 // loop is the state of the data path. It belongs to one goroutine.
@@ -79,7 +86,7 @@ type loop struct {
 	// dirty: arrange must run before the next wait.
 	dirty bool
 
-	port    *tty.Port // nil: the UART is not open
+	port    Port // nil: the UART is not open
 	lost    chan<- error
 	uartErr string
 	base    tty.Counts // counters when the port was opened
@@ -105,7 +112,8 @@ type loop struct {
 
 // counters are since the process started.
 type counters struct {
-	rx, tx, discarded, dropped   uint64
+	rx, tx, discarded, dropped   uint64 // tx: to the UART's driver
+	txDropped                    uint64
 	connects, takeovers, refused uint64
 }
 
@@ -237,16 +245,20 @@ func (l *loop) wait() (n int, e unix.Errno) {
 // every event.
 func (l *loop) interest() {
 	var uart, peer int16
-	if l.client.fd < 0 {
+	if l.client.fd < 0 || l.client.deaf {
 		uart = unix.POLLIN // to be thrown away (INV 3)
 	} else {
 		// INV 2: what has no room is not read; flow control does the rest.
 		if !l.rx.full() {
 			uart = unix.POLLIN
 		}
-		// What the client said before has gone, so its end is seen behind it.
-		if l.tx.empty() {
+		if l.tx.empty() && !l.client.readAll {
 			peer = unix.POLLIN
+		}
+		// Its end is seen at once, also while the radio holds off; and once,
+		// for poll would report it for ever.
+		if !l.client.halfClosed {
+			peer |= unix.POLLRDHUP
 		}
 		if !l.rx.empty() {
 			peer |= unix.POLLOUT
@@ -262,7 +274,7 @@ func (l *loop) interest() {
 // uartEvent moves bytes from and to the UART.
 func (l *loop) uartEvent(r int16) {
 	if r&unix.POLLIN != 0 {
-		if l.client.fd < 0 {
+		if l.client.fd < 0 || l.client.deaf {
 			l.discard()
 		} else {
 			l.fromUART()
@@ -302,7 +314,7 @@ func (l *loop) fromUART() {
 func (l *loop) toClient() {
 	n, e := rawSend(l.client.fd, l.rx.waiting())
 	if e != 0 && !again(e) {
-		l.leave(l.broken(e))
+		l.broke(e)
 		return
 	}
 	if e == 0 && n > 0 {
@@ -328,17 +340,20 @@ func (l *loop) clientEvent(r int16) {
 			return
 		}
 	}
+	broken := r&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
+	if r&unix.POLLRDHUP != 0 && !broken {
+		l.halfClose()
+	}
 	if r&unix.POLLIN != 0 {
 		l.fromClient(r)
 		return
 	}
-	if r&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0 {
+	if broken {
 		e, err := unix.GetsockoptInt(l.client.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 		if err != nil || e == 0 {
-			l.leave("closed by the client")
-			return
+			e = int(unix.EPIPE)
 		}
-		l.leave(l.broken(unix.Errno(e)))
+		l.broke(unix.Errno(e))
 	}
 }
 
@@ -351,14 +366,14 @@ func (l *loop) fromClient(r int16) {
 	switch {
 	case e != 0:
 		if !again(e) {
-			l.leave(l.broken(e))
+			l.client.readAll = true
+			l.broke(e)
 		}
 	case n == 0:
-		l.leave("closed by the client")
+		l.halfClose()
+		l.client.readAll = true
 	default:
 		l.tx.added(n)
-		l.n.tx += uint64(n)
-		l.client.tx += uint64(n)
 		l.toUART()
 	}
 }
@@ -384,7 +399,7 @@ func (l *loop) sniffClient(r int16) bool {
 		return false
 	}
 	if n == 0 || r&(unix.POLLHUP|unix.POLLERR) != 0 || halfClosed(l.client.fd) {
-		l.leave("closed by the client")
+		l.leave(closedByClient)
 		return false
 	}
 	lowWater(l.client.fd, n+1)
@@ -393,10 +408,6 @@ func (l *loop) sniffClient(r int16) bool {
 
 // toUART writes what is queued for the radio.
 func (l *loop) toUART() {
-	if l.port == nil {
-		l.tx.reset()
-		return
-	}
 	n, e := rawWrite(l.port.FD(), l.tx.waiting())
 	if e != 0 {
 		if !again(e) {
@@ -405,6 +416,8 @@ func (l *loop) toUART() {
 		return
 	}
 	l.tx.took(n)
+	l.n.tx += uint64(n)
+	l.client.tx += uint64(n)
 }
 
 // discard throws away what the radio says while nobody listens (INV 3).
@@ -425,9 +438,6 @@ func (l *loop) drain() {
 	l.n.discarded += uint64(l.rx.len())
 	l.drainedNow += uint64(l.rx.len())
 	l.rx.reset()
-	// A command that its sender did not get through whole is no use to the
-	// radio in front of somebody else's.
-	l.tx.reset()
 	for range drainReads {
 		before := l.n.discarded
 		if l.discard(); l.port == nil || l.n.discarded == before {
@@ -437,7 +447,7 @@ func (l *loop) drain() {
 }
 
 // uartOpened takes the port over from the opener, which waits on lost.
-func (l *loop) uartOpened(p *tty.Port, lost chan<- error) {
+func (l *loop) uartOpened(p Port, lost chan<- error) {
 	if l.stopping {
 		lost <- nil
 		return
@@ -456,11 +466,11 @@ func (l *loop) uartLost(e unix.Errno) {
 	if e == 0 || e == unix.EIO { // how a tty says it
 		e, why = unix.EIO, "the UART hung up"
 	}
-	l.giveUART(wrap(l.b.o.UART, e))
-	l.uartErr = why
 	if l.client.fd >= 0 {
 		l.leave(why)
 	}
+	l.giveUART(wrap(l.b.o.UART, e))
+	l.uartErr = why
 }
 
 func (l *loop) giveUART(err error) {
@@ -469,7 +479,6 @@ func (l *loop) giveUART(err error) {
 	}
 	l.port = nil
 	l.fds[atUART].Fd = -1
-	l.tx.reset()
 	l.lost <- err
 	l.dirty = true
 }
@@ -586,9 +595,15 @@ func (l *loop) arrange() {
 		l.due = min(l.due, l.acceptAt)
 	}
 	if l.stopping {
-		l.due = min(l.due, l.stopBy, now+stopPoll)
+		l.due = min(l.due, l.stopBy, now+sentPoll)
+	}
+	if l.client.halfClosed {
+		l.due = min(l.due, now+sentPoll)
 	}
 	l.fds[atClient].Fd = int32(l.client.fd)
+	if l.client.deaf {
+		l.fds[atClient].Fd = -1 // poll cannot be told to be silent about its end
+	}
 	l.interest()
 }
 
@@ -604,15 +619,19 @@ func (l *loop) overdue(now time.Duration) {
 	if l.client.stalled != never && now >= l.client.stalled+lim.Stall {
 		l.leave(l.tookNothing())
 	}
+	if l.client.halfClosed {
+		l.lastWords(now)
+	}
 }
 
 // status answers Bridge.Status.
 func (l *loop) status() api.Bridge {
+	held := l.unsent()
 	s := api.Bridge{
 		Listen: l.b.at.String(), UART: l.b.o.UART,
 		UARTOpen: l.port != nil, UARTErr: l.uartErr,
 		Baud: l.b.o.Baud, Flow: l.b.o.Flow,
-		RxBytes: l.n.rx, TxBytes: l.n.tx,
+		RxBytes: l.n.rx, TxBytes: l.n.tx - held, TxDropped: l.n.txDropped,
 		Discarded: l.n.discarded, QueueDropped: l.n.dropped,
 		Connects: l.n.connects, Takeovers: l.n.takeovers, Refused: l.n.refused,
 		LastClose: l.lastClose,
@@ -630,7 +649,7 @@ func (l *loop) status() api.Bridge {
 	}
 	if c := &l.client; c.fd >= 0 {
 		s.Client = &api.BridgeClient{
-			Addr: c.peer.String(), Since: (l.now() - c.since).Seconds(), Rx: c.rx, Tx: c.tx,
+			Addr: c.peer.String(), Since: (l.now() - c.since).Seconds(), Rx: c.rx, Tx: c.tx - held,
 		}
 	}
 	return s

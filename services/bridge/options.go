@@ -21,6 +21,10 @@ type Limits struct {
 	// Stall: a client that takes nothing for this long while bytes wait for
 	// it is closed. It is TCP_USER_TIMEOUT, too.
 	Stall time.Duration
+	// HalfClosed: a client that has sent its FIN keeps its place while what it
+	// said before is on its way to the radio, until nothing of that moved for
+	// this long.
+	HalfClosed time.Duration
 	// Linger bounds an orderly end: FIN sent, the peer's awaited.
 	Linger time.Duration
 	// ReopenMin and ReopenMax bound the back-off between attempts to open
@@ -31,12 +35,13 @@ type Limits struct {
 // DefaultLimits returns the limits of the product.
 func DefaultLimits() Limits {
 	return Limits{
-		Claim:     250 * time.Millisecond,
-		Pending:   60 * time.Second,
-		Stall:     30 * time.Second,
-		Linger:    2 * time.Second,
-		ReopenMin: 100 * time.Millisecond,
-		ReopenMax: 5 * time.Second,
+		Claim:      250 * time.Millisecond,
+		Pending:    60 * time.Second,
+		Stall:      30 * time.Second,
+		HalfClosed: 2 * time.Second,
+		Linger:     2 * time.Second,
+		ReopenMin:  100 * time.Millisecond,
+		ReopenMax:  5 * time.Second,
 	}
 }
 

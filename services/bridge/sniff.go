@@ -57,7 +57,7 @@ const (
 // next decides about a newcomer at the time now; c is who is on the line. For
 // wait, until is when to ask again, bytes apart.
 func (n *newcomer) next(now time.Duration, c *client, lim *Limits) (a action, until time.Duration, reason string) {
-	client := c.fd >= 0
+	client := c.fd >= 0 && !c.halfClosed // who has sent its FIN holds nobody up
 	switch {
 	case n.said == isRaw && client && n.nth < c.nth:
 		// INV 4: the newest wins, also when the bytes of several come at once,

@@ -13,9 +13,20 @@ import (
 	"gwinit/internal/tty"
 )
 
+// Port is an open UART: *tty.Port, which describes the methods.
+type Port interface {
+	FD() int
+	Baud() int
+	Flow() tty.Flow
+	Unsent() (int, error)
+	FlushOutput() error
+	ResumeOutput() error
+	Counts() (tty.Counts, error)
+}
+
 // OpenFunc opens the UART for the bridge. release gives it up again and closes
 // the port; the bridge calls it once, from the goroutine that called OpenFunc.
-type OpenFunc func(ctx context.Context) (p *tty.Port, release func(), err error)
+type OpenFunc func(ctx context.Context) (p Port, release func(), err error)
 
 // disarmLimit bounds the wait for the kernel bridge: a pulse on a radio pin,
 // during which the driver answers nobody, takes 1.2 s.
@@ -45,7 +56,7 @@ type DeviceOpener struct {
 }
 
 // Open is an OpenFunc.
-func (d *DeviceOpener) Open(ctx context.Context) (*tty.Port, func(), error) {
+func (d *DeviceOpener) Open(ctx context.Context) (Port, func(), error) {
 	name, err := d.disarm(ctx)
 	if err != nil {
 		return nil, nil, err
