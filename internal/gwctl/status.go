@@ -280,6 +280,9 @@ func (s screen) bridge(st api.Status) {
 	if b.Discarded > 0 {
 		notes = append(notes, size(b.Discarded)+" from the radio while nobody was connected")
 	}
+	if b.TxDropped > 0 {
+		notes = append(notes, size(b.TxDropped)+" to the radio dropped when their client ended")
+	}
 	if len(notes) > 0 {
 		s.list("", append([]string{count(b.Connects, "connect")}, notes...)...)
 	}

@@ -118,7 +118,7 @@ func TestStatusScreen(t *testing.T) {
 		}, false},
 		{"losses", func(s *api.Status) {
 			b := s.Bridge
-			b.Connects, b.Takeovers, b.Refused, b.Pending, b.Discarded = 12, 2, 3, 1, 700
+			b.Connects, b.Takeovers, b.Refused, b.Pending, b.Discarded, b.TxDropped = 12, 2, 3, 1, 700, 40
 			b.FrameErrors, b.ParityErrors, b.Overruns, b.BufOverruns, b.QueueDropped = 1, 2, 130, 1, 4096
 			s.Warnings = []string{
 				`/userdata/etc/radio.conf line 3: FIRMWARE_BAUD is "fast", used 115200: not a number`,
