@@ -43,9 +43,10 @@ const (
 // fieldsBeforeParams are the elements of jobVariable ahead of "$@".
 const fieldsBeforeParams = 4
 
-// rewrite replaces what v3.11 would run in a goroutine, and keeps the text of
+// rewrite replaces what v3.11 would run in a goroutine beside the shell, and keeps the text of
 // each function in a variable, which a job's copy is made from.
 func rewrite(node syntax.Node, inFunction bool) (changed bool) {
+	separate := map[*syntax.Stmt]bool{}
 	syntax.Walk(node, func(n syntax.Node) bool {
 		st, ok := n.(*syntax.Stmt)
 		if !ok {
@@ -63,6 +64,11 @@ func rewrite(node syntax.Node, inFunction bool) (changed bool) {
 			*st = syntax.Stmt{Position: st.Position, Cmd: startClause(text)}
 			return false
 		}
+		if pipe := pipeline(st); pipe != nil && !separate[st] {
+			changed = true
+			separateSides(st, separate)
+			return true
+		}
 		f, ok := st.Cmd.(*syntax.FuncDecl)
 		if !ok {
 			return true
@@ -74,6 +80,37 @@ func rewrite(node syntax.Node, inFunction bool) (changed bool) {
 		return false
 	})
 	return changed
+}
+
+func pipeline(st *syntax.Stmt) *syntax.BinaryCmd {
+	if b, ok := st.Cmd.(*syntax.BinaryCmd); ok && (b.Op == syntax.Pipe || b.Op == syntax.PipeAll) {
+		return b
+	}
+	return nil
+}
+
+// separateSides makes each right side of a pipeline a subshell, as POSIX
+// allows and bash does: v3.11 runs it on the variables that the goroutine of
+// the left side reads. Statements that are done go into done.
+func separateSides(st *syntax.Stmt, done map[*syntax.Stmt]bool) {
+	for left := st; pipeline(left) != nil; left = pipeline(left).X {
+		done[left] = true
+		b := pipeline(left)
+		b.Y = &syntax.Stmt{Position: b.Y.Position, Cmd: &syntax.Subshell{Stmts: []*syntax.Stmt{b.Y}}}
+	}
+	if st.Negated {
+		return
+	}
+	// set -e looks at simple commands only, and a subshell is none. This one
+	// is not shown by set -x.
+	exit := &syntax.Stmt{
+		Cmd:    &syntax.CallExpr{Args: []*syntax.Word{word(lit("exit")), word(&syntax.ParamExp{Short: true, Param: lit("?")})}},
+		Redirs: []*syntax.Redirect{{N: lit("2"), Op: syntax.RdrOut, Word: word(lit(os.DevNull))}},
+	}
+	status := &syntax.CallExpr{Args: []*syntax.Word{word(&syntax.CmdSubst{Stmts: []*syntax.Stmt{exit}})}}
+	inner := &syntax.Stmt{Position: st.Position, Cmd: st.Cmd}
+	done[inner] = true
+	st.Cmd = &syntax.Block{Stmts: []*syntax.Stmt{inner, {Cmd: status}}}
 }
 
 func functionVariable(name string) string { return functionPrefix + hex.EncodeToString([]byte(name)) }

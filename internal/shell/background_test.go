@@ -23,6 +23,7 @@ func TestBackground(t *testing.T) {
 		{"exported", "export E='a  b'; E=c; { E=\"$E d\"; sh -c 'echo $E'; } & wait", "c d\n"},
 		{"not exported stays so", "V=1; sh -c 'echo [$V]' & wait", "[]\n"},
 		{"odd values", "v='it'\"'\"'s $x\n\"two\"'; echo \"$v\" & wait", "it's $x\n\"two\"\n"},
+		{"echo as it is", "echo; echo 'a\\nb %s' \"\" c; echo -n d; echo \"\"; echo() { printf mine; }; echo x", "\na\\nb %s  c\nd\nmine"},
 		{"odd texts", "echo 'it'\\''s' \"$(echo '$x')\" `echo b` & wait", "it's $x b\n"},
 		{"here-document", "x=5\ncat <<EOF &\nx is $x, it's\nEOF\nwait", "x is 5, it's\n"},
 		{"here-string", "x=5; cat <<<\"x $x\" & wait", "x 5\n"},
@@ -102,7 +103,7 @@ func TestBackgroundLoop(t *testing.T) {
 	}{
 		{"four commands", "echo $i &", 4},
 		{"four blocks", "{ x=$i; echo $x; } &", 4},
-		{"two hundred", "{ x=$i; i=0; y=1; printf '%s\\n' $x; } & z=$i", 200},
+		{"two hundred", "{ x=$i; i=0; y=1; echo $x; } & z=$i", 200},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out, status := sh(t, "", "-c", fmt.Sprintf("i=0; while [ $i -lt %d ]; do i=$((i+1)); ", tt.count)+tt.body+"\ndone; wait")
@@ -179,5 +180,35 @@ func TestSourceTextIsReadOnly(t *testing.T) {
 	}
 	if b, err := io.ReadAll(sourceText{strings.NewReader("x")}); string(b) != "x" || err != nil {
 		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestPipelineSides: v3.11 ran the right side on the variables that the left
+// one read meanwhile.
+func TestPipelineSides(t *testing.T) {
+	tests := []struct {
+		name, script, out string
+		status            int
+	}{
+		{"each side its own variables", "n=0; i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo $i; done | while read l; do n=$l; m=$n; done; echo $n $i", "0 0\n", 0},
+		{"of three", "x=1; { x=2; echo a; } | { x=3; cat; } | { x=4; cat; }; echo $x", "a\n1\n", 0},
+		{"status", "true | (exit 3); echo $?; fail | true; echo $?", "3\n0\n", 0},
+		{"exit ends its side", "true | exit 3; echo $?", "3\n", 0},
+		{"-e", "set -e; true | fail; echo no", "", 7},
+		{"-e with a block", "set -e; true | { true; fail; }; echo no", "", 7},
+		{"-e and not", "set -e; ! true | false; echo yes; if true | fail; then :; fi; true | fail || echo or", "yes\nor\n", 0},
+		{"pipefail", "set -o pipefail; fail | true; echo $?; set -e; fail | true; echo no", "7\n", 7},
+		{"negated", "! true | false; echo $?; ! true | true; echo $?", "0\n1\n", 0},
+		{"trace", "set -x; true | true", "+ true\n+ true\n", 0},
+		{"in eval", "x=1; eval 'true | x=2'; echo $x", "1\n", 0},
+		{"in a substitution", "echo $(echo a | cat)", "a\n", 0},
+		{"both outputs", "cat nofile |& lines", "1 lines\n", 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if out, status := sh(t, "", "-c", tt.script); out != tt.out || status != tt.status {
+				t.Errorf("%q, status %d; want %q, %d", out, status, tt.out, tt.status)
+			}
+		})
 	}
 }

@@ -235,6 +235,10 @@ func (s *shell) call(ctx context.Context, args []string) ([]string, error) {
 	hc := interp.HandlerCtx(ctx)
 	var err error
 	switch name := args[0]; {
+	case name == "echo" && (len(args) == 1 || !strings.HasPrefix(args[1], "-")) && !hc.Env.Get(functionVariable(name)).IsSet():
+		// The builtin writes each word and the newline apart, and jobs at
+		// the same time would mix their lines.
+		return []string{"printf", "%s\n", strings.Join(args[1:], " ")}, nil
 	case name == "wait":
 		return s.wait(ctx, args)
 	case name == "eval" && len(args) > 1:
