@@ -96,6 +96,9 @@ func separateSides(st *syntax.Stmt, done map[*syntax.Stmt]bool) {
 	for left := st; pipeline(left) != nil; left = pipeline(left).X {
 		done[left] = true
 		b := pipeline(left)
+		if _, already := b.Y.Cmd.(*syntax.Subshell); already {
+			continue
+		}
 		b.Y = &syntax.Stmt{Position: b.Y.Position, Cmd: &syntax.Subshell{Stmts: []*syntax.Stmt{b.Y}}}
 	}
 	if st.Negated {

@@ -636,7 +636,7 @@ func TestHistory(t *testing.T) {
 // FuzzCheck: whatever parses and passes check, marks and all, can be printed
 // and parsed again, and nothing panics.
 func FuzzCheck(f *testing.F) {
-	for _, s := range []string{"a & b", "a | b 3>c", "[[ -N x ]]", "coproc x", "{ a & } &", "a <&4", "f() { a & }", "a >&$x"} {
+	for _, s := range []string{"a & b", "a | b 3>c", "[[ -N x ]]", "coproc x", "{ a & } &", "a <&4", "f() { a & }", "a >&$x", "z|()"} {
 		f.Add(s)
 	}
 	f.Fuzz(fuzzCheck)
