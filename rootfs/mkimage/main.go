@@ -29,7 +29,7 @@ func main() {
 		out      = flag.String("out", "build", "`folder` for rootfs.bin and userdata.bin")
 		skeleton = flag.String("skeleton", "rootfs/skeleton", "`folder` with rootfs/ and userdata/ as they are laid down")
 		version  = flag.String("version", "", "version `text` for /etc/gw-release")
-		block    = flag.String("block", "256K", "squashfs block `size`")
+		block    = flag.String("block", "128K", "squashfs block `size`")
 	)
 	flag.Parse()
 	if err := run(*gw, strings.Fields(*applets), *out, *skeleton, *version, *block); err != nil {

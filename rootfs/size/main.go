@@ -64,7 +64,7 @@ func main() {
 		check   = flag.Bool("check", false, "only check the zero-filled memory")
 		mips    = flag.String("mips", "GOOS=linux GOARCH=mips GOMIPS=softfloat CGO_ENABLED=0", "build `environment`")
 		goflags = flag.String("flags", "-gcflags=all=-l", "`flags` of go build, separated by blanks")
-		block   = flag.String("block", "256K", "squashfs block `size`")
+		block   = flag.String("block", "128K", "squashfs block `size`")
 	)
 	flag.Parse()
 	if err := run(flag.Arg(0), *check, strings.Fields(*mips), strings.Fields(*goflags), *block); err != nil {
