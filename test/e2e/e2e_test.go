@@ -114,10 +114,11 @@ func status(t *testing.T, m *board.Machine) api.Status {
 	return s
 }
 
-// await asks for the status until ok holds.
+// await asks for the status until ok holds. A service that keeps ending is tried
+// every minute, so two are what anything may take.
 func await(t *testing.T, m *board.Machine, what string, ok func(api.Status) bool) api.Status {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		s := status(t, m)
 		if ok(s) {
 			return s
