@@ -92,14 +92,15 @@ func (d *Driver) enable(ctx context.Context, value string, want bool) error {
 	}
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	for {
+	for seen := false; ; seen = true {
 		armed, err := d.Armed(ctx)
-		if err != nil {
+		switch {
+		case err != nil && (!seen || ctx.Err() == nil):
 			return err
-		}
-		if armed == want {
+		case err == nil && armed == want:
 			return nil
 		}
+		// The time may also end in the middle of a reading after others.
 		select {
 		case <-ctx.Done():
 			if want {
