@@ -47,7 +47,7 @@ func TestDisarm(t *testing.T) {
 			},
 		},
 		{
-			name: "armed for ever", armed: true, limit: 100 * time.Millisecond, was: true, writes: []string{"0"},
+			name: "armed for ever", armed: true, limit: 500 * time.Millisecond, was: true, writes: []string{"0"},
 			onEnable: func(*kernelbridgetest.Fake, string) {},
 			err:      kernelbridge.ErrStillArmed,
 		},
