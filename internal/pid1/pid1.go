@@ -141,7 +141,7 @@ func (in *initd) chooseMode() string {
 
 // serveControl answers gwctl.
 func (in *initd) serveControl() {
-	s, err := control.Listen(&backend{in: in, sup: in.sup, ring: in.ring}, control.Options{Logf: in.logf})
+	s, err := control.Listen(&backend{in: in, sup: in.sup, ring: in.ring, flash: newPatience()}, control.Options{Logf: in.logf})
 	if err != nil {
 		in.notice("no control socket: " + err.Error())
 		return

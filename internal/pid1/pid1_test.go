@@ -204,14 +204,29 @@ func TestStoppedConsoleHoldsNobodyUp(t *testing.T) {
 
 func TestPatience(t *testing.T) {
 	t.Parallel()
-	var p patience
+	p := newPatience()
 	got := 0
+	// Calls one behind the other, and side by side, all have their turn.
+	turns := make(chan bool)
+	for range 50 {
+		go func() { turns <- p.try(time.Minute, func() func() { return func() {} }) }()
+	}
+	for range 50 {
+		if !<-turns {
+			t.Error("a call beside others was not in time")
+		}
+	}
+	for range 200 {
+		if !p.try(time.Minute, func() func() { return func() {} }) {
+			t.Fatal("a call right behind another was not in time")
+		}
+	}
 	if !p.try(time.Minute, func() func() { return func() { got = 1 } }) || got != 1 {
 		t.Errorf("a call that is in time: got %d", got)
 	}
 	block := make(chan struct{})
 	hang := func() func() { <-block; return func() { got = 2 } }
-	if p.try(time.Millisecond, hang) || p.try(time.Minute, hang) {
+	if p.try(time.Millisecond, hang) || p.try(time.Millisecond, hang) {
 		t.Error("a call that hangs, or a second beside it, was in time")
 	}
 	if got != 1 {

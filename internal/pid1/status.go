@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -143,23 +142,28 @@ func readUserdata() api.Userdata {
 
 // patience is for calls that may hang in the kernel: at most one is under way.
 type patience struct {
-	busy atomic.Bool
+	one chan struct{} // holds a token while a call is under way
 }
 
-// try runs f, which may hang, for at most d. What f returns is run here when it
-// was in time, so that nothing is written after try has returned. It reports
-// whether f was in time; it does not start f while an earlier one hangs.
-func (p *patience) try(d time.Duration, f func() func()) bool {
-	if !p.busy.CompareAndSwap(false, true) {
+func newPatience() patience { return patience{make(chan struct{}, 1)} }
+
+// try runs f, which may hang, and waits at most d for it and for its turn. What
+// f returns is run here when it was in time, so that nothing is written after
+// try has returned. It reports whether f was in time; it does not start f while
+// an earlier one hangs.
+func (p patience) try(d time.Duration, f func() func()) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case p.one <- struct{}{}:
+	case <-t.C:
 		return false
 	}
 	done := make(chan func(), 1)
 	go func() {
-		defer p.busy.Store(false)
+		defer func() { <-p.one }()
 		done <- f()
 	}()
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case use := <-done:
 		use()
