@@ -1,5 +1,15 @@
 // Command rlx adapts the installed Go to the gateway.
 //
+//	rlx goroot [-from GOROOT] [-cache DIR] [-without NAME,NAME]
+//
+// prints the folder of a copy of the installed Go with our edits and tools
+// built from it, which it makes if it must (package goroot).
+//
+//	rlx go [-without NAME,NAME] ARGUMENT ...
+//
+// runs the go command of that copy for the gateway: big-endian MIPS, no FPU.
+// -without leaves out edits or subjects of package edits, for measurements.
+//
 //	rlx overlay -out DIR
 //
 // writes edited copies of some files of the Go runtime into DIR and
@@ -27,6 +37,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -34,6 +45,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
+
+	"gwinit/toolchain/rlx/goroot"
 )
 
 func main() {
@@ -46,6 +60,10 @@ func main() {
 func run(args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
+		case "goroot":
+			return printRoot(args[1:])
+		case "go":
+			return runGo(args[1:])
 		case "overlay":
 			return overlay(args[1:])
 		case "toolexec":
@@ -56,6 +74,52 @@ func run(args []string) error {
 		}
 	}
 	return fmt.Errorf("usage: rlx overlay [-goroot DIR] -out DIR, or rlx toolexec [-order FILE] [-map FILE] TOOL [ARGUMENT ...]")
+}
+
+// rootFlags adds the flags that say which Go is meant.
+func rootFlags(fs *flag.FlagSet) func() (string, error) {
+	o := goroot.Options{Say: func(format string, a ...any) { fmt.Fprintf(os.Stderr, format+"\n", a...) }}
+	fs.StringVar(&o.Base, "from", "", "the installed Go's `folder`; what `go env GOROOT` says if empty")
+	fs.StringVar(&o.Cache, "cache", "", "`folder` of the copies; ${GW_CACHE:-$HOME/.cache/gwinit}/go if empty")
+	without := fs.String("without", "", "leave out these edits or subjects, separated by commas")
+	return func() (string, error) {
+		if *without != "" {
+			o.Without = strings.Split(*without, ",")
+		}
+		return goroot.Ready(context.Background(), o)
+	}
+}
+
+func printRoot(args []string) error {
+	fs := flag.NewFlagSet("rlx goroot", flag.ContinueOnError)
+	ready := rootFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	root, err := ready()
+	if err != nil {
+		return err
+	}
+	fmt.Println(root)
+	return nil
+}
+
+// runGo becomes the edited Go's go command.
+func runGo(args []string) error {
+	fs := flag.NewFlagSet("rlx go", flag.ContinueOnError)
+	ready := rootFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	root, err := ready()
+	if err != nil {
+		return err
+	}
+	cmd := goroot.Command(context.Background(), root, fs.Args()...)
+	if err := syscall.Exec(cmd.Path, cmd.Args, cmd.Env); err != nil {
+		return fmt.Errorf("exec %s: %w", cmd.Path, err)
+	}
+	return nil
 }
 
 func overlay(args []string) error {

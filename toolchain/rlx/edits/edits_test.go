@@ -1,0 +1,76 @@
+package edits
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+	s := []Subject{{Edits: []Edit{
+		{Name: "n", File: "a/b.go", Old: "one", New: "two"},
+		{Name: "other file", File: "c.go", Old: "x", New: "y"},
+	}}}
+	got, err := Apply(s, "a/b.go", []byte("zero one three"))
+	if err != nil || string(got) != "zero two three" {
+		t.Errorf("Apply = %q, %v", got, err)
+	}
+	for name, in := range map[string]string{"no anchor": "zero", "two anchors": "one one"} {
+		if _, err := Apply(s, "a/b.go", []byte(in)); err == nil || !strings.Contains(err.Error(), "a/b.go") || !strings.Contains(err.Error(), `"n"`) {
+			t.Errorf("%s: %v, want an error that names file and edit", name, err)
+		}
+	}
+}
+
+// Names are how an edit is left out: each is there once, and each says why.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, s := range Subjects() {
+		for _, name := range append([]string{s.Name}, names(s.Edits)...) {
+			if name == "" || seen[name] {
+				t.Errorf("the name %q is empty or there twice", name)
+			}
+			seen[name] = true
+		}
+		for _, e := range s.Edits {
+			if e.Why == "" || e.Old == "" || e.Old == e.New {
+				t.Errorf("%s: an edit needs a reason and a change", e.Name)
+			}
+		}
+	}
+	if _, err := AddedFiles(Subjects()); err != nil {
+		t.Error(err)
+	}
+}
+
+func names(list []Edit) (names []string) {
+	for _, e := range list {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+func TestSelect(t *testing.T) {
+	t.Parallel()
+	all := Subjects()
+	list, err := Select(nil)
+	if err != nil || len(list) != len(all) {
+		t.Fatalf("Select(nil) = %d subjects, %v, want %d", len(list), err, len(all))
+	}
+	if _, err := Select([]string{all[0].Name}); err == nil {
+		t.Error("what the tools are told apart by could be left out")
+	}
+	for _, s := range all[1:] {
+		list, err := Select([]string{s.Name})
+		if err != nil || len(list) != len(all)-1 {
+			t.Errorf("without %s: %d subjects, %v", s.Name, len(list), err)
+		}
+		for _, e := range s.Edits {
+			list, err := Select([]string{e.Name})
+			if err != nil || len(list) != len(all) {
+				t.Errorf("without %s: %d subjects, %v", e.Name, len(list), err)
+			}
+		}
+	}
+}
