@@ -5,13 +5,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"slices"
 	"time"
 
+	"gwinit/test/bench"
 	"gwinit/test/board"
 )
 
@@ -25,17 +25,6 @@ const (
 	peerDecompression = 0.8 * peerInstructions
 	goal              = 1.5
 )
-
-// result is a row of build/bench/NAME.json.
-type result struct {
-	Name      string  `json:"name"`
-	Unit      string  `json:"unit"`
-	Value     float64 `json:"value"`
-	Peer      string  `json:"peer"`
-	PeerValue float64 `json:"peer_value"`
-	Ratio     float64 `json:"ratio"`
-	N         int     `json:"n"`
-}
 
 func main() {
 	var (
@@ -73,19 +62,15 @@ func run(rootfs, userdata, out string, n int) error {
 	}
 	slices.SortFunc(counts, func(a, b board.Instructions) int { return int(int64(a.Total()) - int64(b.Total())) })
 	m := counts[n/2]
-	row := func(name string, value uint64, peerValue float64) result {
-		return result{Name: name, Unit: "instructions", Value: float64(value), Peer: peer, PeerValue: peerValue, Ratio: float64(value) / peerValue, N: n}
+	row := func(name string, value uint64, peerValue float64) bench.Row {
+		return bench.Compare(name, "instructions", float64(value), peer, peerValue, n)
 	}
-	rows := []result{
+	rows := []bench.Row{
 		row("boot/total", m.Total(), peerInstructions),
 		row("boot/decompression", m.Decompress, peerDecompression),
 		row("boot/kernel+user", m.Kernel+m.User, peerInstructions-peerDecompression),
 	}
-	b, err := json.MarshalIndent(rows, "", "\t")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(out, append(b, '\n'), 0o644); err != nil {
+	if err := bench.Write(out, rows); err != nil {
 		return err
 	}
 	fmt.Printf("%s: %.2f times the peer's, goal %.1f\n", out, rows[0].Ratio, goal)
