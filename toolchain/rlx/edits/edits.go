@@ -39,6 +39,9 @@ var added embed.FS
 func Subjects() []Subject {
 	return []Subject{
 		{Name: "identity", Edits: identityEdits, Added: []string{"cmd/internal/objabi/rlx.go"}},
+		{Name: "atomics", Edits: atomicsEdits, Added: []string{"cmd/compile/internal/mips/rlx_atomic.go"}},
+		{Name: "runtime", Edits: runtimeEdits},
+		{Name: "crypto", Edits: cryptoEdits, Added: []string{"crypto/internal/fips140/drbg/entropy_mips.go"}},
 	}
 }
 

@@ -1,0 +1,31 @@
+package edits
+
+// cryptoEdits take out what crypto costs a board of 32 MiB although it is
+// never used there.
+var cryptoEdits = []Edit{
+	{
+		Name: "no array for jitter entropy", File: "crypto/internal/fips140/drbg/entropy_fips140.go",
+		Why: `The entropy source of FIPS 140-3 mode has a scratch buffer of 32 MiB in .noptrbss,
+linked into every program that imports a crypto package. Where that is not backed
+by memory it costs nothing, but a board of 32 MiB without overcommit refuses to
+exec such a program. As on Wasm, which has its own file for the same reason, the
+mode is not supported; outside of it the bytes come from getrandom, as before.`,
+		Old: `//go:build !wasm
+
+package drbg
+`,
+		New: `//go:build !wasm && !mips
+
+package drbg
+`,
+	},
+	{
+		Name: "FIPS mode says that it is not supported", File: "crypto/internal/fips140/fips140.go",
+		Why: "So that GODEBUG=fips140=on fails at the start with a reason, and not at the first key.",
+		Old: `	case runtime.GOARCH == "wasm",
+`,
+		New: `	case runtime.GOARCH == "wasm",
+		runtime.GOARCH == "mips", // no memory for the CPU jitter entropy source
+`,
+	},
+}
