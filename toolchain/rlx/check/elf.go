@@ -28,13 +28,19 @@ type segment struct {
 type image struct {
 	file    *elf.File
 	words   []uint32
-	regions []region
+	regions []region // by address, and so by first
 	segs    []segment
 	entry   uint32
 	gp      uint32 // value of $gp that the file promises, 0 if none
 	golang  bool
 	symbols []elf.Symbol
-	named   bool // regions come from a section table
+}
+
+// section is code as the file has it.
+type section struct {
+	name string
+	addr uint32
+	data []byte
 }
 
 // Bits of e_flags, "MIPS ELF ABI supplement" and binutils' include/elf/mips.h.
@@ -81,7 +87,12 @@ func load(b []byte) (*image, error) {
 	default:
 		return nil, fmt.Errorf("ELF type %v: %w; link it into a program first", f.Type, ErrUnsupported)
 	}
+	if need, _ := f.DynString(elf.DT_NEEDED); len(need) > 0 {
+		return nil, fmt.Errorf("needs %s at run time: %w; link it statically (-static), or its libraries' code stays unseen", need[0], ErrUnsupported)
+	}
 	im := &image{file: f, entry: uint32(f.Entry)}
+	var code []section
+	named, total := false, 0 // code comes from a section table; its bytes
 	for _, p := range f.Progs {
 		switch p.Type {
 		case elf.PT_INTERP:
@@ -118,31 +129,32 @@ func load(b []byte) (*image, error) {
 		if s.Addr&3 != 0 {
 			return nil, fmt.Errorf("section %s at %#x is not aligned to 4 bytes: %w", s.Name, s.Addr, ErrUnsupported)
 		}
-		if len(im.words)+len(d)/4 > len(b)/4 {
+		if total += len(d); total > len(b) {
 			return nil, fmt.Errorf("section %s shares its bytes with another one: %w", s.Name, ErrUnsupported)
 		}
-		im.named = true
-		im.addRegion(s.Name, uint32(s.Addr), d)
+		named = true
+		code = append(code, section{s.Name, uint32(s.Addr), d})
 	}
-	if !im.named {
+	if !named {
 		// No section table (sstrip): everything that is mapped executable.
 		for _, s := range im.segs {
-			if s.exec {
-				skip := -s.addr & 3
-				if uint64(skip) < uint64(len(s.data)) && len(im.words)+len(s.data)/4 <= len(b)/4 {
-					im.addRegion("segment", s.addr+skip, s.data[skip:])
-				}
+			skip := int(-s.addr & 3)
+			if total += len(s.data); s.exec && skip < len(s.data) && total <= len(b) {
+				code = append(code, section{"segment", s.addr + uint32(skip), s.data[skip:]})
 			}
 		}
 	}
+	sort.SliceStable(code, func(i, j int) bool { return code[i].addr < code[j].addr })
+	for _, s := range code {
+		if n := len(im.regions); n > 0 {
+			if p := im.regions[n-1]; uint64(p.addr)+uint64(p.n)*4 > uint64(s.addr) {
+				return nil, fmt.Errorf("the sections %s and %s overlap: %w", p.name, s.name, ErrUnsupported)
+			}
+		}
+		im.addRegion(s.name, s.addr, s.data)
+	}
 	if len(im.words) == 0 {
 		return nil, fmt.Errorf("no executable code in it: %w; a separate debug file has none", ErrUnsupported)
-	}
-	sort.Slice(im.regions, func(i, j int) bool { return im.regions[i].addr < im.regions[j].addr })
-	for i := 1; i < len(im.regions); i++ {
-		if p := im.regions[i-1]; uint64(p.addr)+uint64(p.n)*4 > uint64(im.regions[i].addr) {
-			return nil, fmt.Errorf("the sections %s and %s overlap: %w", p.name, im.regions[i].name, ErrUnsupported)
-		}
 	}
 	// A missing symbol table is the normal case; a broken one is like none.
 	im.symbols, _ = f.Symbols()
@@ -175,26 +187,19 @@ func (im *image) addRegion(name string, addr uint32, d []byte) {
 
 // index is the number of the word at an address.
 func (im *image) index(addr uint32) (int, bool) {
-	if addr&3 != 0 {
+	k := sort.Search(len(im.regions), func(k int) bool { return im.regions[k].addr > addr }) - 1
+	if k < 0 || addr&3 != 0 {
 		return 0, false
 	}
-	for i := range im.regions {
-		r := &im.regions[i]
-		if addr >= r.addr && addr-r.addr < uint32(r.n)*4 {
-			return r.first + int(addr-r.addr)/4, true
-		}
-	}
-	return 0, false
+	r := &im.regions[k]
+	n := int(addr-r.addr) / 4
+	return r.first + n, n < r.n
 }
 
 // regionOf is the region of a word.
 func (im *image) regionOf(i int) *region {
-	for k := range im.regions {
-		if r := &im.regions[k]; i >= r.first && i < r.first+r.n {
-			return r
-		}
-	}
-	return nil
+	k := sort.Search(len(im.regions), func(k int) bool { return im.regions[k].first > i })
+	return &im.regions[k-1]
 }
 
 // addr is the address of a word.

@@ -188,7 +188,7 @@ func (c *checker) overData(i int, in isa.Inst) bool {
 func (c *checker) sweep() {
 	end, data := 0, false // of the run of unreached words that i is in
 	for i := 0; i < len(c.words); i++ {
-		if c.mark[i] != 0 || c.words[i] == isa.NOP {
+		if c.mark[i] != 0 || idle(isa.Decode(c.words[i])) {
 			continue
 		}
 		if i >= end {
@@ -201,7 +201,7 @@ func (c *checker) sweep() {
 			c.report.Stats.Swept += c.visit(i)
 		}
 	}
-	for i, m := range c.mark {
+	for _, m := range c.mark {
 		switch {
 		case m&(reached|slotted) != 0:
 			c.report.Stats.Words++
@@ -209,9 +209,6 @@ func (c *checker) sweep() {
 			c.report.Stats.Data++
 		default:
 			c.report.Stats.Unreached++
-			if c.words[i] != isa.NOP {
-				c.report.Stats.UnreachedNonzero++
-			}
 		}
 	}
 }

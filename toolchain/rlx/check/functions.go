@@ -82,24 +82,48 @@ func (c *checker) findFunctions() {
 	for i := range c.fn {
 		c.fn[i] = none
 	}
+	c.fill()
+	c.report.Stats.Functions = len(c.fns)
+}
+
+// fill tells of each word which function it belongs to. A function inside
+// another is a second entry with a name of its own; what is behind it belongs to
+// the outer one again.
+func (c *checker) fill() {
+	type open struct {
+		k    int32
+		stop int // number of the word behind it
+	}
+	var stack []open
+	pos := 0
+	to := func(limit int) {
+		for pos < limit && len(stack) > 0 {
+			top := stack[len(stack)-1]
+			for ; pos < min(limit, top.stop); pos++ {
+				c.fn[pos] = top.k
+			}
+			if pos >= top.stop {
+				stack = stack[:len(stack)-1]
+			}
+		}
+		pos = max(pos, limit)
+	}
 	for k, f := range c.fns {
 		i, _ := c.index(f.start)
 		r := c.regionOf(i)
 		stop := r.first + r.n
 		if f.end > f.start {
-			stop = min(stop, i+int(f.end-f.start+3)/4)
+			stop = min(stop, i+int((f.end-f.start+3)/4))
 		} else if k+1 < len(c.fns) {
+			// Without a size it ends where the next one starts.
 			if j, ok := c.index(c.fns[k+1].start); ok {
 				stop = min(stop, j)
 			}
 		}
-		// One function inside another is a second entry with a name of its
-		// own; what is behind it belongs to the outer one again.
-		for ; i < stop; i++ {
-			c.fn[i] = int32(k)
-		}
+		to(i)
+		stack = append(stack, open{int32(k), stop})
 	}
-	c.report.Stats.Functions = len(c.fns)
+	to(len(c.words))
 }
 
 // goTable is Go's table of functions and lines, nil if there is none that this

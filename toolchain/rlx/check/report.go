@@ -31,9 +31,7 @@ type Stats struct {
 	Pointers  int // addresses of code found in code and data
 	Swept     int // words judged although nothing is known to lead to them
 	Data      int // words in the code that are taken for data
-	Unreached int // words that nothing leads to, not judged: padding
-	// UnreachedNonzero are those that are no NOPs.
-	UnreachedNonzero int
+	Unreached int // words that nothing leads to and that do nothing: padding
 
 	NOPs        int
 	Loads       int
@@ -126,7 +124,7 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 		verdict = fmt.Sprintf("%d violations", n)
 	}
 	s := &r.Stats
-	fmt.Fprintf(out, "%s: %s (%d words judged, %d of them swept; %d data, %d unreached; functions: %s)\n",
+	fmt.Fprintf(out, "%s: %s (%d words judged, %d of them swept; %d data, %d padding; functions: %s)\n",
 		path, verdict, s.Words, s.Swept, s.Data, s.Unreached, r.Functions)
 	err := out.Flush()
 	return b.n, err
@@ -166,8 +164,7 @@ func (r *Report) WriteStats(w io.Writer) error {
 	line("words judged", s.Words, "")
 	line("  swept: nothing is known to lead there", s.Swept, pc(s.Swept, s.Words))
 	line("words taken for data", s.Data, "")
-	line("words unreached, not judged", s.Unreached, "")
-	line("  of them not zero", s.UnreachedNonzero, "")
+	line("words of padding", s.Unreached, "")
 	line("functions ("+r.Functions+")", s.Functions, "")
 	line("pointers to code found", s.Pointers, "")
 	line("NOPs", s.NOPs, pc(s.NOPs, s.Words))

@@ -310,13 +310,13 @@ func (c *checker) linked(ll step) {
 			switch {
 			case seen[n]:
 				continue
+			case f != none && c.fn[n.i] != f && !n.slot:
+				exit(s.i, "leaves the function without an SC")
 			case u.Is(isa.StoreCond):
 			case u.Is(isa.LinkedLoad):
 				exit(n.i, "meets an LL before an SC")
 			case u.Is(isa.Syscall):
 				exit(n.i, "enters the kernel without an SC")
-			case f != none && c.fn[n.i] != f && !n.slot:
-				exit(s.i, "leaves the function without an SC")
 			case !stops(u):
 				todo = append(todo, n)
 			}
