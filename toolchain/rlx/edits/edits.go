@@ -42,6 +42,8 @@ func Subjects() []Subject {
 		{Name: "atomics", Edits: atomicsEdits, Added: []string{"cmd/compile/internal/mips/rlx_atomic.go"}},
 		{Name: "runtime", Edits: runtimeEdits},
 		{Name: "crypto", Edits: cryptoEdits, Added: []string{"crypto/internal/fips140/drbg/entropy_mips.go"}},
+		{Name: "linker", Edits: linkerEdits, Added: []string{"cmd/link/internal/ld/order.go", "cmd/link/internal/ld/symfile.go"}},
+		{Name: "tables", Edits: tableEdits, Added: []string{"runtime/symfile.go"}},
 	}
 }
 

@@ -1,0 +1,108 @@
+package edits
+
+// tableEdits are the runtime's side of a binary whose files and lines are in a
+// symbol file (linkerEdits): a trace has a pc where a line would be. What they
+// call is in _new/runtime/symfile.go. A binary with lines is not touched by
+// them.
+var tableEdits = []Edit{
+	{
+		Name: "header of tables without lines: build ID",
+		File: "runtime/symtab.go",
+		Why:  "The word is not in use: it was the text's start once.",
+		Old: `	// with Delve.
+	_ uintptr
+`,
+		New: `	// with Delve. Where there is a symbol file (pad1 is 1), it is the
+	// offset from pcHeader of the build ID, which a NUL ends.
+	buildID uintptr
+`,
+	},
+	{
+		Name: "header of tables without lines: accepted",
+		File: "runtime/symtab.go",
+		Why:  "The byte keeps tools that expect lines from such a table.",
+		Old:  "hdr.magic != abi.CurrentPCLnTabMagic || hdr.pad1 != 0 || hdr.pad2 != 0 ||",
+		New:  "hdr.magic != abi.CurrentPCLnTabMagic || hdr.pad1 > 1 || hdr.pad2 != 0 ||",
+	},
+	{
+		Name: "a frame of a trace",
+		File: "runtime/traceback.go",
+		Why:  "The pc says for each frame, inlined ones too, what its line would say.",
+		Old: `			print(")\n")
+			print("\t", file, ":", line)
+			if !iu.isInlined(uf) {
+`,
+		New: `			print(")\n")
+			printPosition(file, line, uf.pc)
+			if !iu.isInlined(uf) {
+`,
+	},
+	{
+		Name: "a trace's arguments",
+		File: "runtime/traceback.go",
+		Why:  "Without the description of arguments it would seem that there are none.",
+		Old: `	if p == nil {
+		return
+	}
+
+	liveInfo`,
+		New: `	if p == nil {
+		if linesApart() {
+			print("...")
+		}
+		return
+	}
+
+	liveInfo`,
+	},
+	{
+		Name: "who started a goroutine",
+		File: "runtime/traceback.go",
+		Why:  "As for a frame.",
+		Old: `	file, line := funcline(f, tracepc)
+	print("\t", file, ":", line)
+`,
+		New: `	file, line := funcline(f, tracepc)
+	printPosition(file, int(line), tracepc)
+`,
+	},
+	{
+		Name: "a frame of an ancestor",
+		File: "runtime/traceback.go",
+		Why:  "As for a frame.",
+		Old: `	print("(...)\n")
+	print("\t", file, ":", line)
+	if pc > f.entry() {
+`,
+		New: `	print("(...)\n")
+	printPosition(file, line, uf.pc)
+	if pc > f.entry() {
+`,
+	},
+	{
+		Name: "the build ID of a crash",
+		File: "runtime/panic.go",
+		Why:  "It tells which symbol file knows the pcs.",
+		Old: `	level, all, docrash := gotraceback()
+	if level > 0 {
+		if gp != gp.m.curg {
+`,
+		New: `	level, all, docrash := gotraceback()
+	if level > 0 {
+		printBuildID()
+		if gp != gp.m.curg {
+`,
+	},
+	{
+		Name: "the build ID of a fatal signal",
+		File: "runtime/signal_unix.go",
+		Why:  "As above.",
+		Old: `	if level > 0 {
+		goroutineheader(gp)
+`,
+		New: `	if level > 0 {
+		printBuildID()
+		goroutineheader(gp)
+`,
+	},
+}
