@@ -49,7 +49,7 @@ func (i Inst) format(pc uint32, known bool) string {
 		case "a":
 			b = strconv.AppendUint(b, uint64(i.Word>>6&31), 10)
 		case "c":
-			b = strconv.AppendUint(b, uint64(i.Word>>6&(1<<20-1)), 10)
+			b = strconv.AppendUint(b, uint64(i.Word>>16&(1<<10-1)), 10) // break 7 is gcc's division by zero
 		case "i":
 			b = strconv.AppendInt(b, int64(i.Imm()), 10)
 		case "u":
