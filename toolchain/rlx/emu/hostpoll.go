@@ -1,0 +1,79 @@
+package emu
+
+import (
+	"runtime"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+type pollfd struct {
+	fd      int32
+	events  int16
+	revents int16
+}
+
+const (
+	pollIn  = 1
+	pollOut = 4
+)
+
+// hostPoll waits for descriptors of the host; a negative timeout is for ever.
+func hostPoll(fds []pollfd, timeout time.Duration) (int, syscall.Errno) {
+	ts := syscall.NsecToTimespec(int64(max(timeout, 0)))
+	tp := &ts
+	if timeout < 0 {
+		tp = nil
+	}
+	n, _, e := syscall.Syscall6(hostPPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))), uintptr(len(fds)),
+		uintptr(unsafe.Pointer(tp)), 0, 0, 0)
+	runtime.KeepAlive(fds)
+	return int(n), e
+}
+
+// hostReady reports whether a descriptor has one of the events, an error or an
+// end.
+func hostReady(fd int, events int16) bool {
+	p := []pollfd{{fd: int32(fd), events: events}}
+	n, e := hostPoll(p, 0)
+	return n > 0 || e != 0
+}
+
+// pollHost looks for up to timeout at what the guest's threads wait for, at
+// its children and at signals from outside, and wakes who can go on.
+func (m *Machine) pollHost(timeout time.Duration) bool {
+	fds := []pollfd{{fd: int32(m.wakeR), events: pollIn}}
+	var ts []*thread
+	children := false
+	for _, t := range m.all {
+		if t.state == threadWaiting && t.wait.events != 0 {
+			fds = append(fds, pollfd{fd: int32(t.wait.fd), events: t.wait.events})
+			ts = append(ts, t)
+		}
+		children = children || t.state == threadWaiting && t.wait.children
+	}
+	n, e := hostPoll(fds, timeout)
+	if n <= 0 || e != 0 {
+		return false
+	}
+	woke := false
+	if fds[0].revents != 0 {
+		var b [64]byte
+		n, _ := syscall.Read(m.wakeR, b[:])
+		for _, sig := range b[:max(n, 0)] {
+			if sig == childEnded {
+				m.reap()
+				continue
+			}
+			m.send(nil, uint32(sig), siginfo{code: siUSER})
+		}
+		woke = true
+	}
+	for i, t := range ts {
+		if fds[i+1].revents != 0 && t.state == threadWaiting {
+			m.wakeUp(t, wakeEvent)
+			woke = woke || t.state == threadReady
+		}
+	}
+	return woke
+}
