@@ -1,5 +1,6 @@
 // Command gwctl is the gateway's remote control for a workstation (Linux,
-// macOS, Windows): the same command line as on the box, without device code.
+// macOS, Windows): the same command line as on the box, without device code,
+// and what turns a crash's trace into lines.
 package main
 
 import (
@@ -9,12 +10,13 @@ import (
 	"gwinit/internal/applet"
 	"gwinit/internal/control/client"
 	"gwinit/internal/gwctl"
+	"gwinit/internal/gwctl/symbolize"
 )
 
 // version is set by the linker.
 var version = "development"
 
 func main() {
-	a := gwctl.Command(version, client.Dial)
+	a := gwctl.Command(version, client.Dial, symbolize.Command())
 	os.Exit(a.Execute(context.Background(), applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:]))
 }

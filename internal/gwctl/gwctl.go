@@ -39,11 +39,12 @@ const answerTimeout = time.Minute
 // client.Dial is one.
 type Dialer func(ctx context.Context, socket string) (*client.Client, error)
 
-// Local is a command that gwctl has on the box only: it works on the box's
-// files, which a workstation does not have.
+// Local is a command that gwctl has on the box only, where it works on the
+// box's files, or on a workstation only.
 type Local struct {
 	Name, Args, Summary string
 	Usage               string // for -h, whole lines
+	Workstation         bool   // it is there, not on the box
 	// Run carries it out. args is without the options of gwctl; json tells
 	// whether -json was one. restart has a service restarted if it runs, and
 	// returns its state afterwards. An error that has a method Code() string
@@ -71,6 +72,9 @@ func usageOf(local []Local) string {
 		return ""
 	}
 	text := "\non the gateway itself:\n"
+	if local[0].Workstation {
+		text = "\nwithout a gateway:\n"
+	}
 	for _, l := range local {
 		text += fmt.Sprintf("  %-28s %s\n", l.Name+" "+l.Args, l.Summary)
 	}
