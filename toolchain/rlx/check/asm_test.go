@@ -41,6 +41,7 @@ type program struct {
 	flags  uint32
 	noSect bool // no section table at all
 	entry  uint32
+	words  []byte // code instead of text's, if not nil
 }
 
 // function and label addresses of a program.
@@ -198,6 +199,11 @@ func (p program) elf(t testing.TB) []byte {
 	be := binary.BigEndian
 	var text, data, sym, str, shstr bytes.Buffer
 	_ = binary.Write(&text, be, words)
+	if p.words != nil {
+		text.Reset()
+		text.Write(p.words)
+		text.Write(make([]byte, -len(p.words)&3))
+	}
 	_ = binary.Write(&data, be, p.data)
 	str.WriteByte(0)
 	sym.Write(make([]byte, 16))

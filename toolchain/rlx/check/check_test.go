@@ -173,6 +173,8 @@ func TestRules(t *testing.T) {
 		{"another ll", "f: \n ll $2,0($4); ll $3,0($5); sc $2,0($4);" + ret, []string{"ll-without-sc@0>1"}},
 		{"a jump out of the function", "f: \n ll $2,0($4); j g; nop; \ng:\n sc $2,0($4);" + ret, []string{"ll-without-sc@0>2"}},
 		{"a crash is no exit", "f: \n ll $2,0($4); nop; beq $2,$0,.l; nop; sc $2,0($4);" + ret + ".l:\n break;", nil},
+		{"a sequence without end", "f: \n ll $2,0($4);" + strings.Repeat("addu $3,$3,$2;", 501) + "sc $2,0($4);" + ret, []string{"load-use@0>1", "ll-without-sc@0>501"}},
+		{"a long sequence", "f: \n ll $2,0($4); nop;" + strings.Repeat("addu $3,$3,$2;", 490) + "sc $2,0($4);" + ret, nil},
 		{"ll has a delay", "f: \n ll $2,0($4); addu $3,$2,$5; sc $3,0($4);" + ret, []string{"load-use@0>1"}},
 
 		// Control flow.

@@ -276,6 +276,13 @@ func (c *checker) hilo(s step, in isa.Inst) {
 	}
 }
 
+// longLinked is how many instructions are followed from an LL at most. Sequences
+// have ten or so; one that is preempted again and again never ends.
+const longLinked = 500
+
+// manyExits is how many ways out of one sequence are reported at most.
+const manyExits = 8
+
 // linked follows every path from an LL to its SC.
 func (c *checker) linked(ll step) {
 	seen := map[step]bool{}
@@ -295,6 +302,13 @@ func (c *checker) linked(ll step) {
 	for len(todo) > 0 {
 		s := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
+		if len(exits) == manyExits {
+			return
+		}
+		if len(seen) > longLinked {
+			exit(s.i, fmt.Sprintf("has no SC for more than %d instructions", longLinked))
+			return
+		}
 		x := c.successors(s)
 		if s.slot {
 			if b := isa.Decode(c.words[s.i-1]); b.Is(isa.Link) && !b.Never() || b.Is(isa.Indirect) {

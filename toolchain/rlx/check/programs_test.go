@@ -1,0 +1,137 @@
+package check
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// stockGo builds a program for MIPS with the Go that runs the test.
+func stockGo(t *testing.T, source string, flags ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"main.go": source, "go.mod": "module hello\n\ngo 1.26\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := filepath.Join(dir, "program")
+	cmd := exec.Command("go", append(append([]string{"build", "-p", "1", "-o", out}, flags...), ".")...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=mips", "GOMIPS=softfloat", "CGO_ENABLED=0", "GOTOOLCHAIN=local", "GOFLAGS=", "GOWORK=off")
+	if b, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, b)
+	}
+	return out
+}
+
+const hello = "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(\"hello\") }\n"
+
+// TestStockGo: what stock Go makes breaks nearly every rule, at about the counts
+// that others measured on a program like this, with or without symbols.
+func TestStockGo(t *testing.T) {
+	start := time.Now()
+	path := stockGo(t, hello)
+	t.Logf("built in %v", time.Since(start))
+	start = time.Now()
+	r, err := File(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d words judged in %v", r.Stats.Words, time.Since(start))
+	for rule, least := range map[Rule]int{
+		LoadUse: 18000, LoadRace: 20, Forbidden: 500, HILO: 50, LLWithoutSC: 200, Emulated: 1800,
+	} {
+		if r.Counts[rule] < least {
+			t.Errorf("%s: %d, want %d at least", rule, r.Counts[rule], least)
+		}
+	}
+	for name, least := range map[string]int{"mul": 400, "clz": 100, "teq": 8} {
+		if r.Mnemonics[name] < least {
+			t.Errorf("%s: %d, want %d at least", name, r.Mnemonics[name], least)
+		}
+	}
+	for _, rule := range []Rule{BranchInSlot, BadTarget, RunOff, LoadInSlot} {
+		if n := r.Counts[rule]; n != 0 {
+			t.Errorf("%s: %d, and a stock program is right there", rule, n)
+		}
+	}
+	s := r.Stats
+	if used := 100 * s.LoadsUsed / s.Loads; used < 45 || used > 60 {
+		t.Errorf("%d %% of the loads are used at once", used)
+	}
+	if s.Data != 0 || s.Swept > s.Words/100 || s.LL != s.SC || s.RDHWR != 2 {
+		t.Errorf("%d words of data, %d swept of %d, %d LL, %d SC, %d rdhwr", s.Data, s.Swept, s.Words, s.LL, s.SC, s.RDHWR)
+	}
+	for _, v := range r.Violations {
+		if v.Where.Func == "" || v.Where.Line == 0 && v.Rule != RunOff {
+			t.Fatalf("a violation without a place: %v", v)
+		}
+	}
+
+	// The same code, stripped: the functions come from Go's own table.
+	stripped, err := File(stockGo(t, hello, "-ldflags=-s -w"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stripped.Functions != "Go's pclntab" || r.Functions != "symbol table" {
+		t.Errorf("functions from %q and %q", r.Functions, stripped.Functions)
+	}
+	for rule, n := range r.Counts {
+		if stripped.Counts[rule] != n {
+			t.Errorf("%s: %d, and %d in the stripped program", rule, n, stripped.Counts[rule])
+		}
+	}
+	if v := stripped.Violations[0]; v.Where.Func == "" || v.Where.Line == 0 {
+		t.Errorf("a violation without a place in the stripped program: %v", v)
+	}
+}
+
+// TestGCC: GNU C's code for MIPS I keeps the rules, however it is optimized, with
+// and without symbols; its code for MIPS32 does not.
+func TestGCC(t *testing.T) {
+	gcc, err := exec.LookPath("mips-linux-gnu-gcc")
+	if err != nil {
+		t.Skip("no mips-linux-gnu-gcc here")
+	}
+	build := func(t *testing.T, flags ...string) *Report {
+		t.Helper()
+		out := filepath.Join(t.TempDir(), "program")
+		args := append([]string{"-mabi=32", "-msoft-float", "-nostdlib", "-static", "-ffreestanding", "-fno-stack-protector", "-o", out, "testdata/plain.c"}, flags...)
+		if b, err := exec.Command(gcc, args...).CombinedOutput(); err != nil {
+			t.Fatalf("gcc: %v\n%s", err, b)
+		}
+		r, err := File(out, Options{Foreign: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	absolute := []string{"-mno-abicalls", "-fno-pic"}
+	for name, flags := range map[string][]string{
+		"O2":       append([]string{"-O2"}, absolute...),
+		"O0":       append([]string{"-O0"}, absolute...),
+		"Os":       append([]string{"-Os"}, absolute...),
+		"stripped": append([]string{"-O2", "-s"}, absolute...),
+		"pic":      {"-O2", "-mabicalls", "-fPIC"},
+		"pic, s":   {"-O2", "-mabicalls", "-fPIC", "-s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := build(t, append([]string{"-march=mips1"}, flags...)...)
+			for _, v := range r.Violations {
+				t.Error(v)
+			}
+			if s := r.Stats; s.Words < 200 || s.Loads < 20 || s.Data != 0 || s.MulDiv < 4 {
+				t.Errorf("%d words, %d loads, %d words of data, %d products", s.Words, s.Loads, s.Data, s.MulDiv)
+			}
+		})
+	}
+	t.Run("mips32", func(t *testing.T) {
+		r := build(t, "-march=mips32r2", "-O2", "-mno-abicalls", "-fno-pic")
+		if r.Counts[LoadUse] < 3 || r.Counts[Forbidden] < 2 {
+			t.Errorf("%v", r.Counts)
+		}
+	})
+}
