@@ -43,14 +43,16 @@ func hostReady(fd int, events int16) bool {
 // its children and at signals from outside, and wakes who can go on.
 func (m *Machine) pollHost(timeout time.Duration) bool {
 	fds := []pollfd{{fd: int32(m.wakeR), events: pollIn}}
-	var ts []*thread
-	children := false
+	type span struct {
+		t      *thread
+		lo, hi int
+	}
+	var spans []span
 	for _, t := range m.all {
-		if t.state == threadWaiting && t.wait.events != 0 {
-			fds = append(fds, pollfd{fd: int32(t.wait.fd), events: t.wait.events})
-			ts = append(ts, t)
+		if t.state == threadWaiting && len(t.wait.fds) != 0 {
+			spans = append(spans, span{t, len(fds), len(fds) + len(t.wait.fds)})
+			fds = append(fds, t.wait.fds...)
 		}
-		children = children || t.state == threadWaiting && t.wait.children
 	}
 	n, e := hostPoll(fds, timeout)
 	if n <= 0 || e != 0 {
@@ -69,10 +71,13 @@ func (m *Machine) pollHost(timeout time.Duration) bool {
 		}
 		woke = true
 	}
-	for i, t := range ts {
-		if fds[i+1].revents != 0 && t.state == threadWaiting {
-			m.wakeUp(t, wakeEvent)
-			woke = woke || t.state == threadReady
+	for _, s := range spans {
+		for _, p := range fds[s.lo:s.hi] {
+			if p.revents != 0 && s.t.state == threadWaiting {
+				m.wakeUp(s.t, wakeEvent)
+				woke = woke || s.t.state == threadReady
+				break
+			}
 		}
 	}
 	return woke

@@ -56,8 +56,7 @@ type wait struct {
 	deadline int64 // monotonic ns; 0 is none
 	futex    uint32
 	bits     uint32
-	fd       int // host descriptor, with events
-	events   int16
+	fds      []pollfd // host descriptors
 	vfork    bool
 	children bool
 	order    uint64 // of waiting, for futexes
@@ -319,7 +318,7 @@ func (m *Machine) tick() {
 func (m *Machine) idle(ctx context.Context) error {
 	fds := false
 	for _, t := range m.all {
-		if t.state == threadWaiting && (t.wait.events != 0 || t.wait.children) {
+		if t.state == threadWaiting && (len(t.wait.fds) != 0 || t.wait.children) {
 			fds = true
 		}
 	}
