@@ -122,10 +122,14 @@ func (m *Machine) newThread() *thread {
 
 func (m *Machine) tls() uint32 { return m.current.tls }
 
-// ready makes t runnable, behind the others.
+// ready makes t runnable, behind the others. The running thread, which may be
+// woken within its own call, is not in the queue.
 func (m *Machine) ready(t *thread) {
 	t.state = threadReady
 	t.wait = wait{}
+	if t == m.current {
+		return
+	}
 	m.queue = append(m.queue, t)
 	if t.fifo && m.current != nil && !m.current.fifo {
 		m.resched = true
@@ -215,7 +219,7 @@ func (m *Machine) runThread(t *thread) error {
 				if t.fifo && !m.resched {
 					m.queue = append([]*thread{t}, m.queue...)
 				} else {
-					m.ready(t)
+					m.queue = append(m.queue, t)
 				}
 			}
 			return nil
