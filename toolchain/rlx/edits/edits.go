@@ -40,7 +40,7 @@ func Subjects() []Subject {
 	return []Subject{
 		{Name: "identity", Edits: identityEdits, Added: []string{"cmd/internal/objabi/rlx.go"}},
 		{Name: "atomics", Edits: atomicsEdits, Added: []string{"cmd/compile/internal/mips/rlx_atomic.go"}},
-		{Name: "runtime", Edits: runtimeEdits},
+		{Name: "runtime", Edits: runtimeEdits, Added: []string{"runtime/netpoll_epoll_wait.go"}},
 		{Name: "crypto", Edits: cryptoEdits, Added: []string{"crypto/internal/fips140/drbg/entropy_mips.go"}},
 		{Name: "linker", Edits: linkerEdits, Added: []string{"cmd/link/internal/ld/order.go", "cmd/link/internal/ld/symfile.go"}},
 		{Name: "tables", Edits: tableEdits, Added: []string{"runtime/symfile.go"}},

@@ -266,4 +266,152 @@ func Futimesat(`,
 
 func Futimesat(`,
 	},
+	{
+		Name: "sysmon's first sleep", File: "runtime/proc.go",
+		Why: `The monitor thread looks every 20 us, fifty times, after each time that the
+program was idle. A look is a nanosleep, two clock reads and two thread switches,
+some tens of microseconds at 400 MHz, on the core that the program wants: for each
+lone event of an idle program the monitor runs longer than the program. On this
+CPU it begins with 1 ms and doubles at once, up to the same 10 ms. What that
+delays is taking the P from a system call that blocks while others wait, by a
+millisecond; it is 10 ms already whenever the monitor has settled. Preemption
+after 10 ms is as before.`,
+		Old: `		if idle == 0 { // start with 20us sleep...
+			delay = 20
+		} else if idle > 50 { // start doubling the sleep after 1ms...
+			delay *= 2
+		}
+`,
+		New: `		if idle == 0 { // start with 20us sleep...
+			delay = sysmonFirstSleep
+		} else if idle > 50*(1-goarch.IsMips) { // start doubling the sleep after 1ms...
+			delay *= 2
+		}
+`,
+	},
+	{
+		Name: "sysmon's first sleep: after a wake-up", File: "runtime/proc.go",
+		Why: "As at the top of the loop.",
+		Old: `				if syscallWake {
+					idle = 0
+					delay = 20
+				}
+`,
+		New: `				if syscallWake {
+					idle = 0
+					delay = sysmonFirstSleep
+				}
+`,
+	},
+	{
+		Name: "sysmon's first sleep: its length", File: "runtime/proc.go",
+		Why: "In one place.",
+		Old: `var forcegcperiod int64 = 2 * 60 * 1e9
+`,
+		New: `var forcegcperiod int64 = 2 * 60 * 1e9
+
+// sysmonFirstSleep is how long sysmon sleeps after it had something to do, in
+// microseconds: 1 ms on MIPS, where a look costs a single slow core some tens of
+// microseconds.
+const sysmonFirstSleep = 20 + 980*goarch.IsMips
+`,
+	},
+	{
+		Name: "the count of CPUs does not change", File: "runtime/proc.go",
+		Why: `Once a second sysmon asks for the affinity mask, with a buffer of 8 KiB to clear,
+and for the cgroup's quota, in case GOMAXPROCS ought to change. This CPU has one
+core, and its kernels no cgroups.`,
+		Old: `		if debug.updatemaxprocs != 0 && lastgomaxprocs+1e9 <= now {
+`,
+		New: `		if goarch.IsMips == 0 && debug.updatemaxprocs != 0 && lastgomaxprocs+1e9 <= now {
+`,
+	},
+	{
+		Name: "no goroutine for the count of CPUs", File: "runtime/proc.go",
+		Why: "It would wait for ever for what sysmon does not find: a stack saved.",
+		Old: `		updatemaxprocs.IncNonDefault()
+		return
+	}
+
+	go updateMaxProcsGoroutine()
+`,
+		New: `		updatemaxprocs.IncNonDefault()
+		return
+	}
+
+	if goarch.IsMips == 0 {
+		go updateMaxProcsGoroutine()
+	}
+`,
+	},
+	{
+		Name: "no cgroup at the start", File: "runtime/cgroup_linux.go",
+		Why: `Every start opened and parsed /proc/self/cgroup, and the mount table where it
+exists, for a CPU quota. With one core there is no smaller GOMAXPROCS; the parsers
+and their buffer are not linked any more.`,
+		Old: `	c, err := cgroup.OpenCPU(cgroupScratch[:])
+`,
+		New: `	if goarch.IsMips != 0 {
+		return
+	}
+	c, err := cgroup.OpenCPU(cgroupScratch[:])
+`,
+	},
+	{
+		Name: "no cgroup at the start: import", File: "runtime/cgroup_linux.go",
+		Why: "For the name of the architecture.",
+		Old: `import (
+	"internal/runtime/cgroup"
+)
+`,
+		New: `import (
+	"internal/goarch"
+	"internal/runtime/cgroup"
+)
+`,
+	},
+	{
+		Name: "a smaller mask of CPUs", File: "runtime/os_linux.go",
+		Why: "A mask for 65,536 CPUs is 8 KiB to clear and to touch at each start; 1,024 will do.",
+		Old: `	const maxCPUs = 64 * 1024
+`,
+		New: `	const maxCPUs = 64 * 1024 >> (6 * goarch.IsMips)
+`,
+	},
+	{
+		Name: "fewer events at a time", File: "runtime/netpoll_epoll.go",
+		Why: `netpoll clears room for 128 events, 2 KiB, at each call, word by word: some
+thousands of instructions, most of what a call costs. The scheduler calls it
+whenever it finds nothing to run. 16 events are 256 bytes; what does not fit
+stays on epoll's list and comes with the next call.`,
+		Old: `	var events [128]linux.EpollEvent
+`,
+		New: `	var events [128 >> (3 * goarch.IsMips)]linux.EpollEvent
+`,
+	},
+	{
+		Name: "fewer events at a time: import", File: "runtime/netpoll_epoll.go",
+		Why: "For the name of the architecture.",
+		Old: `import (
+	"internal/runtime/atomic"
+	"internal/runtime/syscall/linux"
+`,
+		New: `import (
+	"internal/goarch"
+	"internal/runtime/atomic"
+	"internal/runtime/syscall/linux"
+`,
+	},
+	{
+		Name: "one wake-up for a timer", File: "runtime/netpoll_epoll.go",
+		Why: `The scheduler waits for the next timer in epoll_wait, whose milliseconds netpoll
+rounds down: it wakes before the timer is due, finds nothing, and waits another
+millisecond. Every timer of an idle program costs two wake-ups of the process.
+epoll_pwait2 (5.11) takes nanoseconds; without it the rounding goes up, as it
+already does below a millisecond.`,
+		Old: `	n, errno := linux.EpollWait(epfd, events[:], int32(len(events)), waitms)
+`,
+		New: `	n, errno := epollWait(epfd, events[:], waitms, delay)
+`,
+	},
 }
