@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -368,6 +369,12 @@ func TestMain(t *testing.T) {
 	if n, _, errs := run(dir); n != 2 || !strings.Contains(errs, "not a regular file") {
 		t.Errorf("a folder: %d %q", n, errs)
 	}
+	if n, _, errs := run("-sym", filepath.Join(dir, "absent.sym"), good); n != 2 || !strings.Contains(errs, "absent.sym") {
+		t.Errorf("no symbol file: %d %q", n, errs)
+	}
+	if n, _, errs := run("-sym", good, good); n != 2 || !strings.Contains(errs, "symbol file") {
+		t.Errorf("not a symbol file: %d %q", n, errs)
+	}
 	r, err := File(bad, Options{Names: names{textAt + 8: {"main.x", 4, "x.go", 7}}})
 	if err != nil {
 		t.Fatal(err)
@@ -412,5 +419,37 @@ func TestStats(t *testing.T) {
 	want.Slots[SlotReturn] = Slots{1, 0}
 	if s != want {
 		t.Errorf("\n%+v, want\n%+v", s, want)
+	}
+}
+
+// TestGoTable: the function table of a binary whose lines are in a symbol file,
+// and none from a table that is cut off anywhere.
+func TestGoTable(t *testing.T) {
+	var d []byte
+	words := func(w ...uint32) {
+		for _, w := range w {
+			d = binary.BigEndian.AppendUint32(d, w)
+		}
+	}
+	words(0xfffffff1, 0x01000404, 2, 0, 40, 52, 0, 0, 0, 72)
+	d = append(d, "0123abcd\x00\x00\x00\x00"...)            // 40: build ID
+	d = append(d, "main.main\x00main.f\x00\x00\x00\x00"...) // 52: names
+	words(0, 20, 0x10, 28, 0x24)                            // 72: functions
+	words(0, 0, 0x10, 10)                                   // 92, 100: their records
+	want := []function{{"main.main", 0x11000, 0x11010}, {"main.f", 0x11010, 0x11024}}
+	got := readGoTable(d, 0x11000)
+	if !slices.Equal(got.fns, want) || got.buildID != "0123abcd" {
+		t.Errorf("%v, build %q; want %v", got.fns, got.buildID, want)
+	}
+	for n := range d {
+		for _, f := range readGoTable(d[:n:n], 0x11000).fns {
+			if !slices.ContainsFunc(want, func(w function) bool { return f.start == w.start && f.end == w.end }) {
+				t.Errorf("cut off at %d: %v", n, f)
+			}
+		}
+	}
+	d[4] = 0 // the word is not the build ID's then
+	if got := readGoTable(d, 0x11000); got.buildID != "" || len(got.fns) != 2 {
+		t.Errorf("without a symbol file: %+v", got)
 	}
 }

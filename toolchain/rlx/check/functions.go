@@ -36,7 +36,10 @@ type checker struct {
 // pclntab, else none.
 func (c *checker) findFunctions() {
 	c.report.Functions = "none"
-	c.line = goTable(c.image)
+	pcln, text := c.pclntab()
+	table := readGoTable(pcln, text)
+	c.report.BuildID = table.buildID
+	c.line = goLines(pcln, text)
 	for _, s := range c.symbols {
 		if elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Section == elf.SHN_UNDEF {
 			continue
@@ -52,11 +55,11 @@ func (c *checker) findFunctions() {
 	}
 	if len(c.fns) > 0 {
 		c.report.Functions = "symbol table"
-	} else if c.line != nil {
-		for _, f := range c.line.Funcs {
-			at, end := uint32(f.Entry), uint32(f.End)
-			if _, ok := c.index(at); ok && f.Sym != nil {
-				c.fns = append(c.fns, function{f.Name, at, max(at, end)})
+	} else {
+		for _, f := range table.fns {
+			if _, ok := c.index(f.start); ok {
+				f.end = max(f.start, f.end)
+				c.fns = append(c.fns, f)
 			}
 		}
 		if len(c.fns) > 0 {
@@ -126,38 +129,18 @@ func (c *checker) fill() {
 	to(len(c.words))
 }
 
-// goTable is Go's table of functions and lines, nil if there is none that this
-// Go release understands.
-func goTable(im *image) (t *gosym.Table) {
+// goLines is Go's table of lines, nil if there is none that this Go release
+// understands.
+func goLines(d []byte, text uint64) (t *gosym.Table) {
 	defer func() {
 		if recover() != nil {
 			t = nil // a table that is broken is like none
 		}
 	}()
-	if !im.golang {
-		return nil
+	if len(d) < 8 || d[4] != 0 {
+		return nil // a table without lines
 	}
-	text := im.file.Section(".text")
-	var tab *elf.Section
-	for _, s := range im.file.Sections {
-		if s.Name == ".gopclntab" || s.Name == ".data.rel.ro.gopclntab" {
-			tab = s
-		}
-	}
-	if text == nil || tab == nil || tab.Type == elf.SHT_NOBITS {
-		return nil
-	}
-	d, err := tab.Data()
-	if err != nil {
-		return nil
-	}
-	start := text.Addr
-	for _, s := range im.symbols {
-		if s.Name == "runtime.text" {
-			start = s.Value
-		}
-	}
-	t, err = gosym.NewTable(nil, gosym.NewLineTable(d, start))
+	t, err := gosym.NewTable(nil, gosym.NewLineTable(d, text))
 	if err != nil || len(t.Funcs) == 0 {
 		return nil
 	}

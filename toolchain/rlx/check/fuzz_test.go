@@ -50,6 +50,21 @@ func FuzzCode(f *testing.F) {
 	})
 }
 
+// FuzzGoTable: a broken table is like a short one.
+func FuzzGoTable(f *testing.F) {
+	b := make([]byte, 128)
+	for i, w := range []uint32{0xfffffff1, 0x01000404, 2, 0, 40, 52, 0, 0, 0, 72} {
+		binary.BigEndian.PutUint32(b[4*i:], w)
+	}
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		g := readGoTable(b, textAt)
+		if len(g.fns) > len(b)/8 {
+			t.Fatalf("%d functions in %d bytes", len(g.fns), len(b))
+		}
+	})
+}
+
 // whole judges a file both ways.
 func whole(t *testing.T, b []byte) {
 	t.Helper()

@@ -51,6 +51,7 @@ type Stats struct {
 type Report struct {
 	Path       string
 	Functions  string // where the function table comes from
+	BuildID    string // of the symbol file that has the program's lines, or empty
 	Violations []Violation
 	// Counts are the violations by rule, Notes what Options let pass.
 	Counts, Notes map[Rule]int

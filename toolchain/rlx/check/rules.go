@@ -261,7 +261,7 @@ func (c *checker) hilo(s step, in isa.Inst) {
 			if u.Is(isa.MulDiv) || u.Is(isa.ToHILO) {
 				v := v
 				v.Next, v.NextWord = c.addr(n.i), u.Word
-				v.text = fmt.Sprintf("%d instructions between them, %d are needed", hiloGap-left, hiloGap)
+				v.text = fmt.Sprintf("%d of %d instructions between them", hiloGap-left, hiloGap)
 				seen[v] = true
 				continue
 			}
