@@ -71,7 +71,8 @@ func Rules() []Rule {
 // Options choose how strictly to judge.
 type Options struct {
 	// Foreign is for programs of other compilers, which keep the core's rules
-	// but not ours: LoadRace, LLWithoutSC, RunOff and Emulated become notes.
+	// but not ours: LoadRace, LLWithoutSC, RunOff, Emulated and calls of
+	// address 0 become notes.
 	Foreign bool
 	// StrictSC makes a SCUse a violation; it is a note otherwise.
 	StrictSC bool

@@ -60,7 +60,8 @@ func TestRules(t *testing.T) {
 		{"as a base", "f: \n lw $4,0($5); lw $6,4($4);" + ret, []string{"load-use@0>1"}},
 		{"as a store's base", "f: \n lb $4,0($5); sb $6,4($4);" + ret, []string{"load-use@0>1"}},
 		{"as a condition of movn", "f: \n lhu $4,0($5); movn $2,$3,$4;" + ret, []string{"load-use@0>1"}},
-		{"as the old value of movz", "f: \n lw $4,0($5); movz $4,$3,$2;" + ret, []string{"load-use@0>1"}},
+		{"movz over it", "f: \n lw $4,0($5); movz $4,$3,$2;" + ret, []string{"load-race@0>1"}},
+		{"movn of it over it", "f: \n lw $4,0($5); movn $4,$4,$2;" + ret, []string{"load-use@0>1"}},
 		{"by a multiplication", "f: \n lw $4,0($5); mult $4,$3;" + ret, []string{"load-use@0>1"}},
 		{"by mthi", "f: \n lw $4,0($5); mthi $4;" + ret, []string{"load-use@0>1"}},
 		{"by a shift distance", "f: \n lw $4,0($5); sllv $2,$3,$4;" + ret, []string{"load-use@0>1"}},
@@ -208,6 +209,10 @@ func TestForeign(t *testing.T) {
 	all := []string{"ll-without-sc@0>2", "emulated@1", "load-race@4>5", "run-off@6>7", "load-use@9>10", "forbidden@11"}
 	judge(t, program{text: src}, Options{}, all, nil)
 	r := judge(t, program{text: src}, Options{Foreign: true}, all[4:], all[:4])
+	weak := "f:\n jal 0; nop; jr $31; nop"
+	judge(t, program{text: weak}, Options{Foreign: true}, nil, []string{"bad-target@0"})
+	judge(t, program{text: weak}, Options{}, []string{"bad-target@0"}, nil)
+	judge(t, program{text: strings.Replace(weak, "0", "4", 1)}, Options{Foreign: true}, []string{"bad-target@0"}, nil)
 	if r.Total() != 2 || r.Notes[LLWithoutSC] != 1 {
 		t.Errorf("%d violations, notes %v", r.Total(), r.Notes)
 	}
