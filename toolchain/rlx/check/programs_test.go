@@ -1,11 +1,16 @@
 package check
 
 import (
+	"debug/elf"
+	"encoding/binary"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
+
+	"gwinit/toolchain/rlx/isa"
 )
 
 // stockGo builds a program for MIPS with the Go that runs the test.
@@ -128,10 +133,77 @@ func TestGCC(t *testing.T) {
 			}
 		})
 	}
+	t.Run("mutated", func(t *testing.T) { mutate(t, build(t, append([]string{"-march=mips1", "-O2"}, absolute...)...).Path) })
 	t.Run("mips32", func(t *testing.T) {
 		r := build(t, "-march=mips32r2", "-O2", "-mno-abicalls", "-fno-pic")
 		if r.Counts[LoadUse] < 3 || r.Counts[Forbidden] < 2 {
 			t.Errorf("%v", r.Counts)
 		}
 	})
+}
+
+// mutate breaks a program that keeps the rules in one word at a time: each such
+// program must be found out, at that word.
+func mutate(t *testing.T, path string) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s := f.Section(".text")
+	word := func(i int) []byte { return b[int(s.Offset)+4*i:][:4] }
+	read := func(i int) isa.Inst { return isa.Decode(binary.BigEndian.Uint32(word(i))) }
+	expect := func(i int, what string, rules ...Rule) {
+		t.Helper()
+		r, err := Bytes(b, Options{Foreign: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(r.Violations, func(v Violation) bool {
+			return v.Addr == uint32(s.Addr)+4*uint32(i) && slices.Contains(rules, v.Rule)
+		}) {
+			t.Errorf("%s at word %d: %v is not found, only %v", what, i, rules, r.Violations)
+		}
+	}
+	n := map[string]int{}
+	for i := range int(s.Size/4) - 3 {
+		keep := slices.Clone(b)
+		in := read(i)
+		// A word that nothing reaches is padding, at a function's end.
+		if in.Word != isa.NOP {
+			for name, w := range map[string]uint32{"mul": 0x70641002, "teq": 0x00640034, "rotr": 0x00231102, "lwc1": 0xc4620008} {
+				binary.BigEndian.PutUint32(word(i), w)
+				expect(i, name, Forbidden)
+				n["word"]++
+			}
+			copy(b, keep)
+		}
+		u := read(i + 2)
+		switch {
+		case in.Is(isa.Load) && u.Reads()&in.Writes() != 0 && !u.HasSlot() && !read(i+1).HasSlot() && !merges(in, read(i+1)) && !merges(in, u):
+			// The use before what stands between.
+			copy(word(i+1), keep[int(s.Offset)+4*(i+2):][:4])
+			copy(word(i+2), keep[int(s.Offset)+4*(i+1):][:4])
+			expect(i, "use moved up", LoadUse)
+			n["use"]++
+		case in.Is(isa.Jump|isa.Indirect) && read(i+1).Word != isa.NOP:
+			// A load in the slot of a return or an unknown call.
+			binary.BigEndian.PutUint32(word(i+1), 0x8c620000)
+			expect(i+1, "load in slot", LoadInSlot)
+			n["slot"]++
+		case in.Is(isa.FromHILO) && !read(i+1).HasSlot():
+			binary.BigEndian.PutUint32(word(i+1), 0x00640018)
+			expect(i, "mult moved up", HILO)
+			n["hilo"]++
+		}
+		copy(b, keep)
+	}
+	t.Logf("mutants: %v", n)
+	if n["word"] < 600 || n["use"] < 5 || n["slot"] < 5 || n["hilo"] < 4 {
+		t.Errorf("too few mutants: %v", n)
+	}
 }
