@@ -40,6 +40,7 @@ var parts = []part{
 	{"no_core", "core: eth, DHCP (netlink, insomniacslk/dhcp, net)"},
 	{"no_gwctl", "gwctl's command line"},
 	{"no_bridge", "bridge"},
+	{"no_selftest", "selftest"},
 }
 
 // budget is the flash that parts still to come may take, in KiB.
@@ -62,18 +63,26 @@ var budget = []struct {
 func main() {
 	var (
 		check   = flag.Bool("check", false, "only check the zero-filled memory")
-		mips    = flag.String("mips", "GOOS=linux GOARCH=mips GOMIPS=softfloat CGO_ENABLED=0", "build `environment`")
-		goflags = flag.String("flags", "-gcflags=all=-l", "`flags` of go build, separated by blanks")
+		gotool  = flag.String("go", "build/rlx go", "`command` that is the gateway's go")
+		gcflags = flag.String("gcflags", "", "go build's `flags` for the compiler")
+		ldflags = flag.String("ldflags", "", "go build's `flags` for the linker")
 		block   = flag.String("block", "128K", "squashfs block `size`")
 	)
 	flag.Parse()
-	if err := run(flag.Arg(0), *check, strings.Fields(*mips), strings.Fields(*goflags), *block); err != nil {
+	build := append(strings.Fields(*gotool), "build", "-trimpath", "-buildvcs=false")
+	for name, value := range map[string]string{"-gcflags=": *gcflags, "-ldflags=": *ldflags} {
+		if value != "" {
+			build = append(build, name+value)
+		}
+	}
+	if err := run(flag.Arg(0), *check, build, *block); err != nil {
 		fmt.Fprintln(os.Stderr, "size:", err)
 		os.Exit(1)
 	}
 }
 
-func run(gw string, checkOnly bool, env, goflags []string, block string) error {
+// run measures what build, a go build command without the package, makes.
+func run(gw string, checkOnly bool, build []string, block string) error {
 	zero, err := zeroFilled(gw)
 	if err != nil {
 		return err
@@ -92,8 +101,7 @@ func run(gw string, checkOnly bool, env, goflags []string, block string) error {
 	defer os.RemoveAll(dir)
 	measure := func(tags string) (raw, packed int64, err error) {
 		bin := filepath.Join(dir, "gw")
-		cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags=-s -w -buildid=", "-o", bin}, goflags, []string{"./cmd/gwinit"})...)
-		cmd.Env = append(os.Environ(), env...)
+		cmd := exec.Command(build[0], slices.Concat(build[1:], []string{"-tags", tags, "-o", bin, "./cmd/gwinit"})...)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err != nil {
 			return 0, 0, fmt.Errorf("build with tags %q: %w", tags, err)
@@ -132,7 +140,7 @@ func run(gw string, checkOnly bool, env, goflags []string, block string) error {
 	}
 	left := mtdimage.RootfsSize>>10 - int(packed>>10)
 	fmt.Printf("left in the partition: %d KiB; budgeted: %d KiB\n", left, sum)
-	return perPackage(dir, env, goflags)
+	return perPackage(dir, build)
 }
 
 // zeroFilled adds up .bss and .noptrbss of an ELF file, in bytes.
@@ -172,10 +180,10 @@ func pack(bin, block string) (raw, packed int64, err error) {
 }
 
 // perPackage prints the packages with the most code and data, uncompressed.
-func perPackage(dir string, env, goflags []string) error {
+func perPackage(dir string, build []string) error {
 	bin := filepath.Join(dir, "gw.syms")
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-buildvcs=false", "-o", bin}, goflags, []string{"./cmd/gwinit"})...)
-	cmd.Env = append(os.Environ(), env...)
+	// The last of two -ldflags counts: with symbols.
+	cmd := exec.Command(build[0], slices.Concat(build[1:], []string{"-ldflags=", "-o", bin, "./cmd/gwinit"})...)
 	if b, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build with symbols: %w\n%s", err, b)
 	}
