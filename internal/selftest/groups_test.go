@@ -31,6 +31,7 @@ func TestGroups(t *testing.T) {
 					t.Errorf("two lines are called %q", r.Name)
 				}
 				said[r.Name] = r.Verdict
+				t.Log(r.Verdict, r.Name, r.Detail) // for -v: what this machine is like
 				// The runtime of the stock compiler reads its timeouts wrongly there.
 				if r.Verdict == Fail && (runtime.GOARCH != "mips" || r.Name != "waiting costs nothing") {
 					t.Errorf("%s: %s", r.Name, r.Detail)

@@ -40,7 +40,13 @@ type sigevent struct {
 // storm sends SIGALRM to the calling thread until stop is called. The
 // goroutine must be locked to its thread.
 func (m *machine) storm(added uint32) (stop func(), err error) {
-	handler, err := m.put(fmt.Sprintf(stormHandler, m.addr(atStorm), added))
+	return m.alarm(fmt.Sprintf(stormHandler, m.addr(atStorm), added))
+}
+
+// alarm has the kernel's timer run a handler on the calling thread, each
+// stormPeriod, until stop. No other thread has to run for that.
+func (m *machine) alarm(source string) (stop func(), err error) {
+	handler, err := m.put(source)
 	if err != nil {
 		return nil, err
 	}
