@@ -39,9 +39,12 @@ var added embed.FS
 func Subjects() []Subject {
 	return []Subject{
 		{Name: "identity", Edits: identityEdits, Added: []string{"cmd/internal/objabi/rlx.go"}},
+		{Name: "assembler", Edits: assemblerEdits, Added: assemblerFiles},
+		{Name: "compiler", Edits: compilerEdits},
 		{Name: "atomics", Edits: atomicsEdits, Added: []string{"cmd/compile/internal/mips/rlx_atomic.go"}},
 		{Name: "runtime", Edits: runtimeEdits, Added: []string{"runtime/netpoll_epoll_wait.go"}},
 		{Name: "crypto", Edits: cryptoEdits, Added: []string{"crypto/internal/fips140/drbg/entropy_mips.go"}},
+		{Name: "inlining", Edits: inliningEdits},
 		{Name: "linker", Edits: linkerEdits, Added: []string{"cmd/link/internal/ld/order.go", "cmd/link/internal/ld/symfile.go"}},
 		{Name: "tables", Edits: tableEdits, Added: []string{"runtime/symfile.go"}},
 	}
