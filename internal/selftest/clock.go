@@ -73,7 +73,7 @@ func clockSteps(e *env) {
 
 // lateLimit is how late a sleep may end on a core that others use too; the
 // faults that this looks for lose whole seconds or never end.
-const lateLimit = 2 * time.Second
+const lateLimit = 5 * time.Second
 
 // sleeps sleeps n times.
 func sleeps(e *env, d time.Duration, n int) {
@@ -115,7 +115,7 @@ func timersInOrder(e *env) {
 	for at, i := range fired {
 		far = max(far, at-i, i-at)
 	}
-	e.judge("timers", took < 5*time.Second, "%d timers, all fired after %v, at most %d places from their order", n, took.Round(time.Millisecond), far)
+	e.judge("timers", took < 2*lateLimit, "%d timers, all fired after %v, at most %d places from their order", n, took.Round(time.Millisecond), far)
 	t := time.NewTimer(time.Hour)
 	e.judge("timer stopped", t.Stop() && !t.Stop(), "once")
 }

@@ -31,7 +31,6 @@ var computations = [...]computation{
 	{"64 bits: multiply, divide, shift", int64s, 0x4d4092a88f940061},
 	{"32 bits: signed divisions and shifts", int32s, 0x14ebd757fbce611},
 	{"floats in software", floats, 0xf72a5361801b559c},
-	{"sine, root, logarithm", functions, 0x164cb74bb838fc5},
 	{"bit counts", bitCounts, 0x23f2d91c973583ae},
 	{"CRC-32", crc, 0xcbf69b320c921b63},
 	{"numbers as text and back", text, 0x7b0f1342276dc6c6},
@@ -95,18 +94,6 @@ func floats(n int) uint64 {
 	return sum
 }
 
-func functions(n int) uint64 {
-	sum := uint64(0)
-	for i := range n / 4 {
-		x := float64(i) / 16
-		// Rounded far above the last digit: some machines have instructions.
-		for _, v := range [...]float64{math.Sin(x), math.Sqrt(x), math.Log1p(x), math.Exp(-x / 100)} {
-			sum = sum*1000003 + uint64(int64(math.Round(v*1e6)))
-		}
-	}
-	return sum
-}
-
 func bitCounts(n int) uint64 {
 	x, sum := uint64(4), uint64(0)
 	for i := range 16 * n {
@@ -154,11 +141,11 @@ func text(n int) uint64 {
 
 func sorting(n int) uint64 {
 	x, sum := uint64(7), uint64(0)
-	list := make([]uint32, n)
-	m := map[uint32]int{}
+	list := make([]int64, n)
+	m := map[int64]int{}
 	for i := range list {
 		x = lcg(x)
-		list[i] = uint32(x >> 33)
+		list[i] = int64(x >> 33)
 		m[list[i]] = i
 	}
 	slices.Sort(list)

@@ -76,7 +76,7 @@ func runRules(ctx context.Context, e *env) {
 		return
 	}
 	defer m.close()
-	warm, cold := e.times(200, 40), e.times(40, 8)
+	warm, cold := e.times(200, 40), e.times(20, 8)
 	for _, set := range allRules() {
 		if ctx.Err() != nil {
 			return

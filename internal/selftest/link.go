@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 
 	"gwinit/internal/selftest/native"
@@ -146,6 +147,8 @@ func runLink(ctx context.Context, e *env) {
 	defer m.close()
 	// The other threads have to run while this one is in machine code.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	// A collection would wait for the thread that waits for this one.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	l := &linkTest{env: e, m: m, facts: linkFacts{map[string]bool{}, map[string]int{}, map[string]int{}}}

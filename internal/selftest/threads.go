@@ -157,7 +157,7 @@ func preemption(e *env) {
 	}
 	stop.Store(true)
 	wg.Wait()
-	e.judge("a loop without calls gives way", longest < time.Second, "%d times, after %v at most, %d rounds meanwhile", n, longest.Round(time.Microsecond), rounds)
+	e.judge("a loop without calls gives way", longest < lateLimit, "%d times, after %v at most, %d rounds meanwhile", n, longest.Round(time.Microsecond), rounds)
 }
 
 // pipes passes bytes through the kernel and the network poller.
