@@ -132,9 +132,12 @@ func lockAndCheck(addr *uint64) {
 	}
 }
 
+// unlock leaves an even number, whatever it finds: two holders, which a CPU with
+// faulty atomics may make of one, would otherwise leave the lock held for ever.
+//
 //go:nosplit
 func unlock() {
-	Store(&lock.state, Load(&lock.state)+1)
+	Store(&lock.state, (Load(&lock.state)|1)+1)
 }
 `,
 	},

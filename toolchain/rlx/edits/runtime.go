@@ -172,8 +172,7 @@ have:
 		Name: "timespec's nanoseconds", File: "runtime/defs_linux_mipsx.go",
 		Why: `struct __kernel_timespec (include/uapi/linux/time_types.h) has 64-bit
 nanoseconds. Declared as an int32 followed by padding, a big-endian kernel reads
-them as the high half, which it takes to be out of range or, for compat tasks,
-nothing: a futex wait of 4.99 s lasts 4 s, one of less than a second returns at
+them as the high half, which a 32-bit kernel drops: a futex wait of 4.99 s lasts 4 s, one of less than a second returns at
 once, and whoever waits turns into a loop that takes the whole CPU. Seen with
 strace: an idle program with one 5 s ticker makes 2,000 futex calls a second.
 As an int64 the type is right on both byte orders. itimerspec is two of them.
