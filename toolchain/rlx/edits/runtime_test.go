@@ -3,12 +3,15 @@ package edits_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"gwinit/toolchain/rlx/emu"
+	"gwinit/toolchain/rlx/goroot"
 )
 
 // cost of one more beat: the difference of 60 and 20, a fortieth of it.
@@ -39,6 +42,22 @@ func TestIdle(t *testing.T) {
 		t.Logf("%s: %.0f instructions, %.1f system calls", test.kind, instructions, calls)
 		if instructions > test.instructions || calls > test.calls {
 			t.Errorf("%s: %.0f instructions and %.1f system calls a beat, want at most %.0f and %.0f", test.kind, instructions, calls, test.instructions, test.calls)
+		}
+	}
+}
+
+// What is edited for the gateway goes on working for the machine that builds.
+func TestHost(t *testing.T) {
+	t.Parallel()
+	bin := filepath.Join(t.TempDir(), "beat")
+	build := goroot.Command(t.Context(), ourGo(t), "build", "-o", bin, "./testdata/beat")
+	build.Env = append(build.Env, "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, said)
+	}
+	for _, kind := range []string{"call", "tick", "pipe"} {
+		if said, err := exec.CommandContext(t.Context(), bin, kind, "3").CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", kind, err, said)
 		}
 	}
 }
