@@ -198,7 +198,11 @@ loop:
 				break loop
 			}
 			r[dest(uint32(in.b))] = done
-			page = 1
+			page = 1 // the store may have been to code
+			if m.cfg.Mode != ModeMIPS32 && m.readsNext(pc, in.b) && m.violation(ViolationSC, cur, pc, in.b) {
+				why = stopStrict
+				break loop
+			}
 		case opLoadSlow:
 			nloads++
 			v, ok := m.load(op(in.c), r[in.a]+in.imm, r[in.b])
@@ -444,6 +448,15 @@ func (m *Machine) hazardAt(pc, next uint32) hazard {
 		return hazardNone // an exception comes first and the load ends
 	}
 	return loadHazard(word(m.mem.base, pc), word(m.mem.base, next))
+}
+
+// readsNext reports whether the instruction at next reads a register.
+func (m *Machine) readsNext(next uint32, reg uint8) bool {
+	if next&3 != 0 || !m.mem.ok(next, 4, permExec) {
+		return false
+	}
+	reads, _ := effects(word(m.mem.base, next))
+	return reads>>reg&1 != 0
 }
 
 // step executes the one instruction behind a late load, which sees the old

@@ -466,6 +466,26 @@ func TestWeakestFlagLosesUpdate(t *testing.T) {
 	}
 }
 
+func TestResultOfSC(t *testing.T) {
+	sc, use := iType(56, 20, 9, 0), iType(4, 9, 0, 1)
+	for _, test := range []struct {
+		name  string
+		words []uint32
+		bad   bool
+	}{
+		{"read at once", []uint32{sc, use, nop}, true},
+		{"read one later", []uint32{sc, nop, use, nop}, false},
+		{"in a slot, read at the target", []uint32{iType(4, 0, 0, 2), sc, nop, use, nop}, true},
+	} {
+		m, th := bare(t, Config{}, test.words...)
+		steps(m, th)
+		var v Violation
+		if errors.As(m.broken, &v) != test.bad || test.bad && v.Kind != ViolationSC {
+			t.Errorf("%s: %v", test.name, m.broken)
+		}
+	}
+}
+
 func TestEmulatedByTheKernel(t *testing.T) {
 	m, th := bare(t, Config{}, 0x7c03e83b, 15)
 	th.tls = 0x1234

@@ -10,6 +10,7 @@
 // [Config.Seed] and the instructions executed.
 //
 // It is for tests. It does not model caches, the TLB, the cost of memory or of
-// traps, the kernel's own instructions, MIPS16, or cycle counts, and it is no
-// sandbox: file and socket calls reach the host as the calling user.
+// traps, the kernel's own instructions, MIPS16, or cycle counts. A guest is one
+// process: fork and exec fail with ENOSYS. And it is no sandbox: file and socket
+// calls reach the host as the calling user.
 package emu

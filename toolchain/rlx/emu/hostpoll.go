@@ -39,8 +39,8 @@ func hostReady(fd int, events int16) bool {
 	return n > 0 || e != 0
 }
 
-// pollHost looks for up to timeout at what the guest's threads wait for, at
-// its children and at signals from outside, and wakes who can go on.
+// pollHost looks for up to timeout at what the guest's threads wait for and at
+// signals from outside, and wakes who can go on.
 func (m *Machine) pollHost(timeout time.Duration) bool {
 	fds := []pollfd{{fd: int32(m.wakeR), events: pollIn}}
 	type span struct {
@@ -63,10 +63,6 @@ func (m *Machine) pollHost(timeout time.Duration) bool {
 		var b [64]byte
 		n, _ := syscall.Read(m.wakeR, b[:])
 		for _, sig := range b[:max(n, 0)] {
-			if sig == childEnded {
-				m.reap()
-				continue
-			}
 			m.send(nil, uint32(sig), siginfo{code: siUSER})
 		}
 		woke = true

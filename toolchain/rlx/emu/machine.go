@@ -14,7 +14,7 @@ import (
 type Mode uint8
 
 const (
-	// ModeStrict is the RLX4181 and ends the program at the first instruction
+	// ModeStrict is the RLX4181, and ends the program at the first instruction
 	// that relies on what the core does not promise.
 	ModeStrict Mode = iota
 	// ModeCount is the RLX4181; violations are counted by place.
@@ -86,10 +86,6 @@ type Config struct {
 	Stdin, Stdout, Stderr int
 	// Trace receives a line for each system call where not nil.
 	Trace io.Writer
-	// Exec is the command that runs a MIPS program which the guest executes:
-	// its words come before the program's path and arguments. Where empty,
-	// only programs of the host can be executed.
-	Exec []string
 }
 
 // ViolationKind is a rule of the CPU that an executed instruction broke.
@@ -103,6 +99,9 @@ const (
 	// ViolationHILO: MULT, DIV, MTHI or MTLO less than two instructions after
 	// MFHI or MFLO.
 	ViolationHILO
+	// ViolationSC: the instruction after an SC reads its result. Nobody has
+	// measured that; the old value is not modelled.
+	ViolationSC
 )
 
 func (k ViolationKind) String() string {
@@ -111,6 +110,9 @@ func (k ViolationKind) String() string {
 		return "reads a register in its load's delay slot"
 	case ViolationWrite:
 		return "writes a register in its load's delay slot"
+	}
+	if k == ViolationSC {
+		return "reads the result of an SC at once"
 	}
 	return "writes HI or LO within two instructions of MFHI or MFLO"
 }
@@ -138,7 +140,7 @@ func (v Violation) Error() string {
 	if v.Kind == ViolationHILO {
 		return fmt.Sprintf("%#x (%s) %v", v.PC, v.Symbol, v.Kind)
 	}
-	return fmt.Sprintf("%#x %v: $%d is loaded at %#x (%s)", v.Use, v.Kind, v.Reg, v.PC, v.Symbol)
+	return fmt.Sprintf("%#x %v: $%d is set at %#x (%s)", v.Use, v.Kind, v.Reg, v.PC, v.Symbol)
 }
 
 // Counters counts what was executed. Instructions includes NOPs, and those in

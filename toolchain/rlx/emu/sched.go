@@ -57,9 +57,7 @@ type wait struct {
 	futex    uint32
 	bits     uint32
 	fds      []pollfd // host descriptors
-	vfork    bool
-	children bool
-	order    uint64 // of waiting, for futexes
+	order    uint64   // of waiting, for futexes
 }
 
 // kernel is the part of Machine that stands for Linux.
@@ -85,7 +83,6 @@ type kernel struct {
 	resched          bool
 	polled           uint64
 	wakeR, wakeW     int // a pipe that Signal writes to
-	children         map[int]*child
 	pid              int
 }
 
@@ -96,7 +93,6 @@ func (k *kernel) init(m *Machine) error {
 	k.pid = firstPid
 	k.sharedInfo = map[uint32]siginfo{}
 	k.timers = map[uint32]*timer{}
-	k.children = map[int]*child{}
 	k.fds = newFDTable(m.cfg.Stdin, m.cfg.Stdout, m.cfg.Stderr)
 	k.table = sysTable()
 	var p [2]int
@@ -322,7 +318,7 @@ func (m *Machine) tick() {
 func (m *Machine) idle(ctx context.Context) error {
 	fds := false
 	for _, t := range m.all {
-		if t.state == threadWaiting && (len(t.wait.fds) != 0 || t.wait.children) {
+		if t.state == threadWaiting && len(t.wait.fds) != 0 {
 			fds = true
 		}
 	}
@@ -386,7 +382,8 @@ func (m *Machine) randomBytes(b []byte) {
 	}
 }
 
-// hostExe reports whether path is the guest's own program by its link in /proc.
+// hostPath replaces the guest's own link in /proc, which on the host leads to
+// the interpreter.
 func (m *Machine) hostPath(path string) string {
 	switch path {
 	case "/proc/self/exe", fmt.Sprintf("/proc/%d/exe", m.pid):

@@ -139,9 +139,6 @@ func (m *Machine) send(t *thread, sig uint32, info siginfo) {
 
 // interrupt ends t's wait because a handler has to run.
 func (m *Machine) interrupt(t *thread, sig uint32) {
-	if t.wait.vfork {
-		return
-	}
 	v, e := t.resume(wakeSignal)
 	if e == eBlock {
 		return

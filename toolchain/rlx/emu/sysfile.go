@@ -250,6 +250,14 @@ func fileCalls(tab map[uint32]sysEntry) {
 			return m.onPathAt(a[0], a[1], func(d int, p string) error { return hostAt(syscall.SYS_UNLINKAT, d, p, uintptr(a[2])) })
 		}},
 		4295: {"renameat", sysRenameat},
+		4296: {"linkat", sysLinkat},
+		4297: {"symlinkat", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
+			target, ok := m.mem.cstring(a[0])
+			if !ok {
+				return 0, syscall.EFAULT
+			}
+			return m.onPathAt(a[1], a[2], func(d int, p string) error { return symlinkAt(target, d, p) })
+		}},
 		4298: {"readlinkat", sysReadlinkat},
 		4299: {"fchmodat", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
 			return m.onPathAt(a[0], a[1], func(d int, p string) error { return hostAt(syscall.SYS_FCHMODAT, d, p, uintptr(a[2])) })
@@ -257,6 +265,8 @@ func fileCalls(tab map[uint32]sysEntry) {
 		4300: {"faccessat", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
 			return m.onPathAt(a[0], a[1], func(d int, p string) error { return hostAt(syscall.SYS_FACCESSAT, d, p, uintptr(a[2])) })
 		}},
+		// The files are of a kind that cannot be spliced: callers copy then.
+		4304: {"splice", func(*Machine, *thread, *[8]uint32) (uint32, syscall.Errno) { return 0, syscall.EINVAL }},
 		4316: {"utimensat", sysUtimensat},
 		4327: {"dup3", sysDup3},
 		4328: {"pipe2", sysPipe2},
@@ -757,6 +767,47 @@ func sysRenameat(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
 		return 0, e
 	}
 	return m.onPaths(a[1], a[3], func(p, q string) error { return syscall.Renameat(from, p, to, q) })
+}
+
+func sysLinkat(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
+	from, e := m.dir(a[0])
+	if e != 0 {
+		return 0, e
+	}
+	to, e := m.dir(a[2])
+	if e != 0 {
+		return 0, e
+	}
+	return m.onPaths(a[1], a[3], func(p, q string) error {
+		hp, err := syscall.BytePtrFromString(p)
+		if err != nil {
+			return err
+		}
+		hq, err := syscall.BytePtrFromString(q)
+		if err != nil {
+			return err
+		}
+		_, _, e := syscall.Syscall6(syscall.SYS_LINKAT, uintptr(from), uintptr(unsafe.Pointer(hp)), uintptr(to), uintptr(unsafe.Pointer(hq)), uintptr(a[4]), 0)
+		if e != 0 {
+			return e
+		}
+		return nil
+	})
+}
+
+func symlinkAt(target string, dir int, path string) error {
+	ht, err := syscall.BytePtrFromString(target)
+	if err != nil {
+		return err
+	}
+	hp, err := syscall.BytePtrFromString(path)
+	if err != nil {
+		return err
+	}
+	if _, _, e := syscall.Syscall(syscall.SYS_SYMLINKAT, uintptr(unsafe.Pointer(ht)), uintptr(dir), uintptr(unsafe.Pointer(hp))); e != 0 {
+		return e
+	}
+	return nil
 }
 
 func sysUtimensat(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {

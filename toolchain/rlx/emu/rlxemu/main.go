@@ -71,14 +71,6 @@ func run(args []string) int {
 		fs.Usage()
 		return 2
 	}
-	if exe, err := os.Executable(); err == nil {
-		cfg.Exec = []string{exe}
-		fs.Visit(func(f *flag.Flag) {
-			if f.Name != "count" {
-				cfg.Exec = append(cfg.Exec, "-"+f.Name+"="+f.Value.String())
-			}
-		})
-	}
 	code, err := execute(cfg, fs.Arg(0), *count, *timeout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "rlxemu:", err)
