@@ -41,7 +41,7 @@ func (im *image) pclntab() (d []byte, text uint64) {
 // later (runtime/symtab.go: pcHeader, functab, _func), big-endian, 32 bit:
 //
 //	0  magic 0xfffffff1
-//	4  pad1: 1 if the word at 16 is the offset of a build ID
+//	4  pad1: not 0 if the word at 16 is the offset of a build ID
 //	5  pad2 0, 6 the instruction quantum 4, 7 the size of an address 4
 //	8  number of functions n
 //	20 offset of the names
@@ -68,7 +68,7 @@ func readGoTable(d []byte, text uint64) (t goTable) {
 		}
 		return ""
 	}
-	if d[4] == 1 {
+	if d[4] != 0 {
 		t.buildID = name(uint64(be.Uint32(d[16:])))
 	}
 	n, names, base := uint64(be.Uint32(d[8:])), uint64(be.Uint32(d[20:])), uint64(be.Uint32(d[36:]))

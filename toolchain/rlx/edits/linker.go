@@ -92,7 +92,7 @@ runtime finds types by their offset from .rodata's start and strings by address.
 	state.funcnametab = state.addGeneratedSym(ctxt, "runtime.funcnametab", size, 1, writeFuncNameTab)
 	return nameOffsets
 `,
-		New: `	state.tables.add(writeFuncNameTab, func(part []int, size int64) int64 {
+		New: `	state.tables.addLast(writeFuncNameTab, func(part []int, size int64) int64 {
 		walkFuncs(ctxt, pick(funcs, part), func(s loader.Sym) {
 			if _, ok := nameOffsets[s]; ok {
 				return
@@ -410,6 +410,71 @@ needs. What is left out at the end needs no place either.`,
 `,
 	},
 	{
+		Name: "no lines: no trees of inlined calls",
+		File: "cmd/link/internal/ld/pcln.go",
+		Why:  "With -noinltree only where the runtime looks at them. See symfile.go.",
+		Old: `			fi.Preload()
+			if fi.NumInlTree() > 0 {
+				inlSyms[s] =`,
+		New: `			fi.Preload()
+			if keptInlTree(ldr, s, fi) > 0 {
+				inlSyms[s] =`,
+	},
+	{
+		Name: "no lines: no names of inlined functions",
+		File: "cmd/link/internal/ld/pcln.go",
+		Why:  "As above.",
+		Old: `		for i, ni := 0, fi.NumInlTree(); i < int(ni); i++ {
+`,
+		New: `		for i, ni := 0, keptInlTree(ldr, s, fi); i < int(ni); i++ {
+`,
+	},
+	{
+		Name: "no lines: no table of inlined calls",
+		File: "cmd/link/internal/ld/pcln.go",
+		Why:  "As above.",
+		Old: `		if fi.NumInlTree() > 0 {
+			saveOffset(pcinline)
+`,
+		New: `		if keptInlTree(ldr, s, fi) > 0 {
+			saveOffset(pcinline)
+`,
+	},
+	{
+		Name: "no lines: number of pc tables",
+		File: "cmd/link/internal/ld/pcln.go",
+		Why:  "As above.",
+		Old: `	if fi.NumInlTree() > 0 {
+		if numPCData`,
+		New: `	if keptInlTree(ldr, s, fi) > 0 {
+		if numPCData`,
+	},
+	{
+		Name: "no lines: no data of inlined calls",
+		File: "cmd/link/internal/ld/pcln.go",
+		Why:  "As above.",
+		Old: `		if fi.NumInlTree() > 0 {
+			if len(fdSyms)`,
+		New: `		if keptInlTree(ldr, s, fi) > 0 {
+			if len(fdSyms)`,
+	},
+	{
+		Name: "no lines: no offset of inlined calls",
+		File: "cmd/link/internal/ld/pcln.go",
+		Why:  "As above.",
+		Old: `			if fi.NumInlTree() > 0 {
+				sb.SetUint32(ctxt.Arch, off+abi`,
+		New: `			if keptInlTree(ldr, s, fi) > 0 {
+				sb.SetUint32(ctxt.Arch, off+abi`,
+	},
+	{
+		Name: "no lines: wrappers of inlined methods",
+		File: "cmd/link/internal/ld/pcln.go",
+		Why:  "As above: without its tree, what counts as no call would hide one.",
+		Old:  "			funcID = fi.FuncID()\n",
+		New:  "			funcID = keptFuncID(ldr, fi)\n",
+	},
+	{
 		Name: "no lines: size of a description",
 		File: "cmd/link/internal/ld/pcln.go",
 		Why:  "As above.",
@@ -449,7 +514,7 @@ a word that was 0 leads to the build ID.`,
 		Old: `		off = header.SetUintptr(ctxt.Arch, off, 0) // unused
 `,
 		New: `		if state.buildID != 0 {
-			header.SetUint8(ctxt.Arch, 4, 1)
+			header.SetUint8(ctxt.Arch, 4, apart())
 			off = writeSymOffset(off, state.buildID)
 		} else {
 			off = header.SetUintptr(ctxt.Arch, off, 0)

@@ -12,7 +12,7 @@ var tableEdits = []Edit{
 		Old: `	// with Delve.
 	_ uintptr
 `,
-		New: `	// with Delve. Where there is a symbol file (pad1 is 1), it is the
+		New: `	// with Delve. Where there is a symbol file (pad1 is not 0), it is the
 	// offset from pcHeader of the build ID, which a NUL ends.
 	buildID uintptr
 `,
@@ -22,7 +22,7 @@ var tableEdits = []Edit{
 		File: "runtime/symtab.go",
 		Why:  "The byte keeps tools that expect lines from such a table.",
 		Old:  "hdr.magic != abi.CurrentPCLnTabMagic || hdr.pad1 != 0 || hdr.pad2 != 0 ||",
-		New:  "hdr.magic != abi.CurrentPCLnTabMagic || hdr.pad1 > 1 || hdr.pad2 != 0 ||",
+		New:  "hdr.magic != abi.CurrentPCLnTabMagic || hdr.pad1 > 2 || hdr.pad2 != 0 ||",
 	},
 	{
 		Name: "a frame of a trace",
@@ -103,6 +103,23 @@ var tableEdits = []Edit{
 		New: `	if level > 0 {
 		printBuildID()
 		goroutineheader(gp)
+`,
+	},
+	{
+		Name: "inlined calls that are not all there",
+		File: "runtime/symtabinl.go",
+		Why:  "With the linker's -noinltree, every frame is one with code of its own.",
+		Old:  "	if inldata == nil {\n",
+		New:  "	if inldata == nil || inlinedApart() {\n",
+	},
+	{
+		Name: "inlined calls that preemption looks at",
+		File: "runtime/preempt.go",
+		Why:  "Those are there in any case: it must not stop in what is inlined of the runtime.",
+		Old: `	u, uf := newInlineUnwinder(f, pc)
+	name := u.srcFunc(uf).name()
+`,
+		New: `	name := innermostFunc(f, pc).name()
 `,
 	},
 }

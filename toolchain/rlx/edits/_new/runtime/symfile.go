@@ -1,11 +1,32 @@
 package runtime
 
-import "unsafe"
+import (
+	"internal/abi"
+	"unsafe"
+)
 
 // linesApart reports whether the linker left files and lines to a symbol file
 // (cmd/link's -symfile). A trace then has a pc in place of a line.
 func linesApart() bool {
-	return firstmoduledata.pcHeader.pad1 == 1
+	return firstmoduledata.pcHeader.pad1 != 0
+}
+
+// inlinedApart reports whether the linker left inlined calls to it too
+// (-noinltree): all but those that innermostFunc is for, so that no other use
+// sees some and not the rest.
+func inlinedApart() bool {
+	return firstmoduledata.pcHeader.pad1 == 2
+}
+
+// innermostFunc is the function, an inlined one or f, that the code at pc is of,
+// as far as runtime, internal/runtime and reflect are concerned.
+func innermostFunc(f funcInfo, pc uintptr) srcFunc {
+	tree := funcdata(f, abi.FUNCDATA_InlTree)
+	if tree == nil {
+		return f.srcFunc()
+	}
+	u := inlineUnwinder{f: f, inlTree: (*[1 << 20]inlinedCall)(tree)}
+	return u.srcFunc(u.resolveInternal(pc))
 }
 
 // printBuildID prints the line that tells which symbol file has the lines, if

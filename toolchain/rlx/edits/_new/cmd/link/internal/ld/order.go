@@ -143,7 +143,8 @@ func near(ctxt *Link) map[loader.Sym]bool {
 // entries, then what the functions that the list names as unwound have in each
 // of the other tables, then what those have that run, a few of them at a time
 // (a thread may be stopped, and its stack walked, in any of them), then the
-// rest. All offsets, of descriptions, names, pc tables and data, count from
+// rest, and at last what only a traceback looks at: names, files and lines. All
+// offsets, of descriptions, names, pc tables and data, count from
 // the symbol's start: the runtime takes each table by its own base and does not
 // mind that they are the same.
 type funcTables struct {
@@ -163,6 +164,12 @@ const partFuncs = 64
 // and is called once for each part; write writes it.
 func (t *funcTables) add(write generatorFunc, place func(part []int, at int64) (end int64)) {
 	t.place, t.write = append(t.place, place), append(t.write, write)
+}
+
+// addLast is add for a table that only tracebacks look at: it is placed once,
+// whole, behind the parts of the others.
+func (t *funcTables) addLast(write generatorFunc, place func(all []int, at int64) (end int64)) {
+	t.placeLast, t.write = append(t.placeLast, place), append(t.write, write)
 }
 
 // layOut is called when all are added, with the size of what is in front.
@@ -199,7 +206,6 @@ func (t *funcTables) layOut(at int64) (size int64) {
 			at = place(part, at)
 		}
 	}
-	// What only a traceback looks at.
 	for _, place := range t.placeLast {
 		at = place(index, at)
 	}

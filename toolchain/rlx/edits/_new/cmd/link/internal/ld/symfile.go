@@ -12,15 +12,32 @@ import (
 	"fmt"
 	"internal/abi"
 	"os"
+	"strings"
 )
 
-// flagSymFile asks for a binary without files and lines. What prints them is
-// not the program but a workstation that has the symbol file and a trace: the
-// program's traces have a pc in place of a line, and the build ID.
-var flagSymFile = flag.String("symfile", "", "leave file and line tables out of the binary and write them to `file`")
+var (
+	// flagSymFile asks for a binary without files and lines. What prints them
+	// is not the program but a workstation that has the symbol file and a
+	// trace: the program's traces have a pc in place of a line, and the build
+	// ID. runtime.Caller and its kin know no lines either.
+	flagSymFile = flag.String("symfile", "", "leave file and line tables out of the binary and write them to `file`")
+	// flagNoInlTree leaves inlined calls to the symbol file too: traces and
+	// runtime.Callers then have one frame for a function and what is inlined
+	// in it.
+	flagNoInlTree = flag.Bool("noinltree", false, "with -symfile: leave inlined calls out of the binary too")
+)
 
 // linesApart says whether files and lines are left to the symbol file.
 func linesApart() bool { return *flagSymFile != "" }
+
+// apart is what the header's byte says: 1 if files and lines are left to the
+// symbol file, 2 if inlined calls are too.
+func apart() uint8 {
+	if *flagNoInlTree {
+		return 2
+	}
+	return 1
+}
 
 // lineTable is the offset of a table of files or lines, 0 if it is left out.
 // (The symbol may have an offset all the same: equal tables share one.)
@@ -39,6 +56,47 @@ func keptLine(line int32) int32 {
 	return line
 }
 
+// keptInlTree is how many inlined calls of a function the binary tells of. With
+// -noinltree it is none, but for one use: the runtime preempts nobody within
+// what is inlined of itself.
+func keptInlTree(ldr *loader.Loader, s loader.Sym, fi loader.FuncInfo) uint32 {
+	n := fi.NumInlTree()
+	if !*flagNoInlTree {
+		return n
+	}
+	if ofRuntime(ldr.SymName(s)) {
+		return 0
+	}
+	for i := range int(n) {
+		if ofRuntime(ldr.SymName(fi.InlTree(i).Func)) {
+			return n
+		}
+	}
+	return 0
+}
+
+// ofRuntime says whether the runtime takes a function for one of its own where
+// it looks for a place to preempt (isAsyncSafePoint).
+func ofRuntime(name string) bool {
+	return strings.HasPrefix(name, "runtime.") || strings.HasPrefix(name, "internal/runtime/") || strings.HasPrefix(name, "reflect.")
+}
+
+// keptFuncID is a function's ID. A wrapper counts as no call, for traces and
+// for recover. Where calls inlined in it are not told of, it stands for them,
+// unless they are wrappers too.
+func keptFuncID(ldr *loader.Loader, fi loader.FuncInfo) abi.FuncID {
+	id := fi.FuncID()
+	if !*flagNoInlTree || id != abi.FuncIDWrapper {
+		return id
+	}
+	for i := range int(fi.NumInlTree()) {
+		if f := ldr.FuncInfo(fi.InlTree(i).Func); !f.Valid() || f.FuncID() != abi.FuncIDWrapper {
+			return abi.FuncIDNormal
+		}
+	}
+	return id
+}
+
 // keptFuncData is the data of a function without what traces print of its
 // arguments and what the scheduler's tracer needs, and without a tail of
 // nothing.
@@ -49,7 +107,7 @@ func keptFuncData(ldr *loader.Loader, s loader.Sym, fi loader.FuncInfo, data []l
 		}
 	}
 	for n := len(data); n > 0; n = len(data) {
-		if n-1 == abi.FUNCDATA_InlTree && fi.NumInlTree() > 0 || !ignoreFuncData(ldr, s, n-1, data[n-1]) {
+		if n-1 == abi.FUNCDATA_InlTree && keptInlTree(ldr, s, fi) > 0 || !ignoreFuncData(ldr, s, n-1, data[n-1]) {
 			break
 		}
 		data = data[:n-1]
@@ -92,6 +150,9 @@ const symIDLen = 20
 // build ID. Functions have their addresses by now.
 func (state *pclntab) generateSymFile(ctxt *Link, funcs []loader.Sym) {
 	if !linesApart() {
+		if *flagNoInlTree {
+			Exitf("-noinltree needs -symfile")
+		}
 		return
 	}
 	contents := symFileContents(ctxt, funcs)
