@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -105,6 +106,12 @@ func execute(cfg emu.Config, program, count string, timeout time.Duration) (int,
 			m.Signal(int(s.(syscall.Signal)))
 		}
 	}()
+	// The guest may change the working directory.
+	if count != "" {
+		if count, err = filepath.Abs(count); err != nil {
+			return 2, fmt.Errorf("write the counters: %w", err)
+		}
+	}
 	exit, err := m.Run(ctx, program)
 	for _, v := range m.Violations() {
 		fmt.Fprintf(os.Stderr, "rlxemu: %d times %v\n", v.Count, v)

@@ -1,9 +1,10 @@
 // Command atomics lets threads update shared words through sync/atomic and
 // says how many updates were lost.
 //
-//	atomics [-ops LIST] [-threads N] [-n N]
+//	atomics [-ops LIST] [-threads N] [-n N] [-alarm]
 //
-// It prints a line for each operation, "add32 lost 0", and exits with 1 when
+// With -alarm a signal arrives every 200 us, whose handler uses the runtime's
+// atomics wherever it interrupts. It prints a line for each operation, "add32 lost 0", and exits with 1 when
 // something was lost.
 package main
 
@@ -11,11 +12,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"unsafe"
 )
 
 // words are what the threads share: each thread also works on a word of its
@@ -154,8 +157,18 @@ func main() {
 	list := flag.String("ops", "add32,cas32,swap32,bits,add64,cas64,store64,mutex", "operations")
 	threads := flag.Int("threads", 4, "threads, at most 16")
 	n := flag.Int("n", 2000, "updates of each")
+	alarm := flag.Bool("alarm", false, "let signals arrive")
 	flag.Parse()
 	runtime.GOMAXPROCS(*threads)
+	alarms := make(chan os.Signal, 1)
+	if *alarm {
+		signal.Notify(alarms, syscall.SIGALRM)
+		every := [4]uintptr{0, 200, 0, 200} // struct itimerval
+		if _, _, e := syscall.RawSyscall(syscall.SYS_SETITIMER, 0, uintptr(unsafe.Pointer(&every)), 0); e != 0 {
+			fmt.Println("setitimer:", e)
+			os.Exit(2)
+		}
+	}
 	code := 0
 	for _, op := range strings.Split(*list, ",") {
 		w := new(words)
@@ -182,6 +195,10 @@ func main() {
 		if lost != 0 {
 			code = 1
 		}
+	}
+	if *alarm && len(alarms) == 0 {
+		fmt.Println("no signal arrived")
+		code = 2
 	}
 	os.Exit(code)
 }
