@@ -15,4 +15,112 @@ var compilerEdits = []Edit{
 	}
 `,
 	},
+	{
+		Name: "a register's turn", File: "cmd/compile/internal/ssa/regalloc.go",
+		Why: "What rlxPick remembers.",
+		Old: `	ZeroIntReg  register
+	allocatable regMask
+`,
+		New: `	ZeroIntReg  register
+	rlxLast     register
+	allocatable regMask
+`,
+	},
+	{
+		Name: "registers take turns", File: "cmd/compile/internal/ssa/regalloc.go",
+		Why: "The lowest free register is mostly the one that has just become free, so a load must wait for the instruction before it and cannot be moved away from its use.",
+		Old: `		r := pickReg(mask &^ s.used)
+`,
+		New: `		r := s.rlxPick(mask &^ s.used)
+`,
+	},
+	{
+		Name: "cheap multiplications", File: "cmd/compile/internal/ssa/rewriteMIPS.go",
+		Why: "Without MUL a product takes MULT and MFLO, whose result is late; most constants, like an element's size, take two or three shifts and additions.",
+		Old: `	// match: (MUL (MOVWconst [c]) (MOVWconst [d]))
+`,
+		New: `	if rlxMul(v) {
+		return true
+	}
+	// match: (MUL (MOVWconst [c]) (MOVWconst [d]))
+`,
+	},
+	{
+		Name: "zeros of 64 bits by halves", File: "math/bits/bits.go",
+		Why: "On 32 bits the product of 64 takes three multiplications.",
+		Old: `func TrailingZeros64(x uint64) int {
+`,
+		New: `func TrailingZeros64(x uint64) int {
+	if UintSize == 32 {
+		if lo := uint32(x); lo != 0 {
+			return int(deBruijn32tab[(lo&-lo)*deBruijn32>>(32-5)])
+		}
+		return 32 + TrailingZeros32(uint32(x>>32))
+	}
+`,
+	},
+	{
+		Name: "the runtime's zeros of 64 bits by halves", File: "internal/runtime/sys/intrinsics.go",
+		Why: "As in math/bits; the bit sets of maps use it.",
+		Old: `func TrailingZeros64(x uint64) int {
+`,
+		New: `func TrailingZeros64(x uint64) int {
+	if ^uintptr(0)>>63 == 0 {
+		if lo := uint32(x); lo != 0 {
+			return int(deBruijn32tab[(lo&-lo)*deBruijn32>>(32-5)])
+		}
+		return 32 + TrailingZeros32(uint32(x>>32))
+	}
+`,
+	},
+	{
+		Name: "length of 64 bits by halves", File: "math/bits/bits.go",
+		Why: "On 32 bits each shift and comparison of 64 takes several instructions.",
+		Old: `func Len64(x uint64) (n int) {
+`,
+		New: `func Len64(x uint64) (n int) {
+	if UintSize == 32 {
+		y := uint32(x >> 32)
+		if y != 0 {
+			n = 32
+		} else {
+			y = uint32(x)
+		}
+		if y >= 1<<16 {
+			y >>= 16
+			n += 16
+		}
+		if y >= 1<<8 {
+			y >>= 8
+			n += 8
+		}
+		return n + int(len8tab[uint8(y)])
+	}
+`,
+	},
+	{
+		Name: "the runtime's length of 64 bits by halves", File: "internal/runtime/sys/intrinsics.go",
+		Why: "As in math/bits; softfloat's additions use it.",
+		Old: `func Len64(x uint64) (n int) {
+`,
+		New: `func Len64(x uint64) (n int) {
+	if ^uintptr(0)>>63 == 0 {
+		y := uint32(x >> 32)
+		if y != 0 {
+			n = 32
+		} else {
+			y = uint32(x)
+		}
+		if y >= 1<<16 {
+			y >>= 16
+			n += 16
+		}
+		if y >= 1<<8 {
+			y >>= 8
+			n += 8
+		}
+		return n + int(len8tab[uint8(y)])
+	}
+`,
+	},
 }

@@ -40,7 +40,7 @@ func Subjects() []Subject {
 	return []Subject{
 		{Name: "identity", Edits: identityEdits, Added: []string{"cmd/internal/objabi/rlx.go"}},
 		{Name: "assembler", Edits: assemblerEdits, Added: assemblerFiles},
-		{Name: "compiler", Edits: compilerEdits},
+		{Name: "compiler", Edits: compilerEdits, Added: []string{"cmd/compile/internal/ssa/rlx.go"}},
 		{Name: "atomics", Edits: atomicsEdits, Added: []string{"cmd/compile/internal/mips/rlx_atomic.go"}},
 		{Name: "runtime", Edits: runtimeEdits, Added: []string{"runtime/netpoll_epoll_wait.go"}},
 		{Name: "crypto", Edits: cryptoEdits, Added: []string{"crypto/internal/fips140/drbg/entropy_mips.go"}},

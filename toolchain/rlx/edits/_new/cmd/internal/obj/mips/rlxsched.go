@@ -74,6 +74,7 @@ type rlxSched struct {
 	// variables, arguments or results by name.
 	outAddr, autoAddr bool
 	argAddr           map[*obj.LSym]bool
+	unsafe            map[*obj.Prog]bool
 	// defers: frames are looked at after a fault.
 	defers bool
 
@@ -145,6 +146,10 @@ func (c *ctxt0) rlxSchedule() {
 		p = next
 	}
 	s.run(prev, n, nil, nil, nil)
+	s.noticeUnsafe()
+	if !c.ctxt.IsAsm {
+		s.borrow()
+	}
 	s.jumps()
 }
 
@@ -488,6 +493,8 @@ func (s *rlxSched) fits(i, n int, term *obj.Prog, t *rlxWord) bool {
 	a := &s.nodes[i]
 	w := a.first()
 	switch {
+	case term.To.Sym != nil && term.To.Sym.Name == "runtime.deferreturn":
+		return false // a recovered panic goes on at this very call, with nothing in registers
 	case a.n != 1 || w.late != 0 || w.fromHILO() || w.mulDiv():
 		return false
 	case a.p.As == ANOOP || (a.reads|a.writes)&rlxTmp != 0 || s.isUnsafePoint(a.p):
@@ -593,19 +600,23 @@ func (s *rlxSched) split(p *obj.Prog) *obj.Prog {
 	return q
 }
 
-// jumps fills the slots of jumps that are still empty with what stands at
-// their targets, and lets them jump behind it.
-func (s *rlxSched) jumps() {
-	unsafe := map[*obj.Prog]bool{}
+// noticeUnsafe finds the Progs that asynchronous preemption keeps away from.
+func (s *rlxSched) noticeUnsafe() {
+	s.unsafe = map[*obj.Prog]bool{}
 	now := false
 	for p := s.cursym.Func().Text; p != nil; p = p.Link {
 		if p.As == obj.APCDATA && p.From.Offset == abi.PCDATA_UnsafePoint {
 			now = p.To.Offset != abi.UnsafePointSafe
 		}
 		if now {
-			unsafe[p] = true
+			s.unsafe[p] = true
 		}
 	}
+}
+
+// jumps fills the slots of jumps that are still empty with what stands at
+// their targets, and lets them jump behind it.
+func (s *rlxSched) jumps() {
 	for p := s.cursym.Func().Text; p != nil; p = p.Link {
 		if p.As != AJMP || p.Mark&BRANCH == 0 || p.To.Type != obj.TYPE_BRANCH || p.To.Sym != nil || p.Link == nil || p.Link.As != ANOOP {
 			continue
@@ -614,7 +625,7 @@ func (s *rlxSched) jumps() {
 		for t != nil && s.transparent(t) {
 			t = t.Link
 		}
-		if t == nil || t.Link == nil || unsafe[t] || unsafe[p] || !s.movable(t) || t.As == ANOOP || s.isUnsafePoint(t) || !s.node(0, t) {
+		if t == nil || t.Link == nil || s.unsafe[t] || s.unsafe[p] || !s.movable(t) || t.As == ANOOP || s.isUnsafePoint(t) || !s.node(0, t) {
 			continue
 		}
 		a := &s.nodes[0]
