@@ -1,0 +1,82 @@
+package edits_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"gwinit/toolchain/rlx/check"
+	"gwinit/toolchain/rlx/edits"
+	"gwinit/toolchain/rlx/goroot"
+)
+
+// forSpeed are the edits of the code generator without which its output still
+// keeps the rules.
+var forSpeed = []string{
+	"schedule", "one store of LR", "use the stack check's delay", "no second copy of LR",
+	"a register's turn", "registers take turns", "cheap multiplications",
+	"zeros of 64 bits by halves", "the runtime's zeros of 64 bits by halves",
+	"length of 64 bits by halves", "the runtime's length of 64 bits by halves",
+}
+
+// forOthers are edits whose absence other tests show: what is missing is no
+// word that is wrong where it stands.
+var forOthers = []string{
+	"check each word", "start the check of words", // TestRejects
+	"know REGTMP's range", // TestOrder
+	// TestStoresEndLinks
+	"Store ends other links", "Store8 ends other links",
+	"inline Store ends other links", "inline Store of zero ends other links",
+	"a return from a signal ends the link", "a thread's last store ends other links",
+	// TestStress: nothing would end
+	"the lock of 64-bit atomics yields",
+	"Load64 takes no lock",
+}
+
+// Left out one by one, each edit that keeps a rule is missed: the tools do not
+// build, the program does not, or the checker finds what it breaks.
+func TestEachEditIsNeeded(t *testing.T) {
+	if os.Getenv("GW_SOAK") == "" {
+		t.Skip("builds the tools once for each edit, half an hour; run it with GW_SOAK=1")
+	}
+	cache := t.TempDir()
+	source, err := filepath.Abs("testdata/stress")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range edits.Subjects() {
+		if !slices.Contains([]string{"assembler", "compiler", "atomics"}, s.Name) {
+			continue
+		}
+		for _, e := range s.Edits {
+			if slices.Contains(forSpeed, e.Name) || slices.Contains(forOthers, e.Name) {
+				continue
+			}
+			// The assembler's own check would refuse what the checker is to find.
+			without := []string{e.Name, "check each word", "start the check of words"}
+			t.Run(e.Name, func(t *testing.T) {
+				root, err := goroot.Ready(t.Context(), goroot.Options{Cache: cache, Without: without})
+				if err != nil {
+					t.Log("the tools do not build:", err)
+					return
+				}
+				defer os.RemoveAll(root)
+				bin := filepath.Join(t.TempDir(), "program")
+				build := goroot.Command(t.Context(), root, "build", "-ldflags=-checklinkname=0", "-o", bin, ".")
+				build.Dir = source
+				if said, err := build.CombinedOutput(); err != nil {
+					t.Logf("the program does not build: %s", said)
+					return
+				}
+				report, err := check.File(bin, check.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(report.Violations) == 0 {
+					t.Error("nobody misses it")
+				}
+			})
+		}
+	}
+}
