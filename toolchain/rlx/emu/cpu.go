@@ -38,11 +38,11 @@ type cpu struct {
 
 // fetch returns the decoded page of addr, or nil when it may not be executed.
 func (m *Machine) fetch(addr uint32) *codePage {
-	if p := m.mem.code.get(addr); p != nil && addr < userTop {
-		return p
-	}
 	if addr >= userTop || m.mem.perm[addr/pageSize]&permExec == 0 {
 		return nil
+	}
+	if p := m.mem.code.get(addr); p != nil {
+		return p
 	}
 	start := addr &^ (pageSize - 1)
 	p := new(codePage)

@@ -394,6 +394,29 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// Each page of code is its own, however far from the others.
+func TestCodeOfPagesFarApart(t *testing.T) {
+	m, th := bare(t, Config{})
+	for i := range uint32(31) {
+		at := uint32(textAt) + 1<<i
+		if at >= stackTop-stackSize {
+			continue
+		}
+		at &^= pageSize - 1
+		m.mem.mapAnon(at, pageSize, permRead|permExec)
+		putWord(m.mem.base, at, iType(9, 0, 8, i+1))
+		putWord(m.mem.base, at+4, wordsEnd)
+		th.pc, th.npc = at, at+4
+		if steps(m, th); th.r[8] != i+1 {
+			t.Errorf("at %#x: $8 = %d, want %d", at, th.r[8], i+1)
+		}
+	}
+	th.pc, th.npc = 0xffff_f000, 0xffff_f004
+	if why := steps(m, th); why != stopFault || m.fault != (fault{sigBUS, siKERNEL, 0}) {
+		t.Errorf("kernel's page: %v %+v", why, m.fault)
+	}
+}
+
 // A store to a page of code is seen by the next execution of it.
 func TestStoreToCode(t *testing.T) {
 	m, th := bare(t, Config{}, iType(43, 21, 22, 4), nop)

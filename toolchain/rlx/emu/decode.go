@@ -109,23 +109,24 @@ type inst struct {
 
 type codePage [pageSize / 4]inst
 
-// codeCache keeps the decoded instructions of pages.
+// codeCache keeps the decoded instructions of user space's pages, in tables of
+// 4 MiB.
 type codeCache struct {
 	dir [512]*[1024]*codePage
 }
 
 func (c *codeCache) get(addr uint32) *codePage {
-	if t := c.dir[addr>>23]; t != nil {
+	if t := c.dir[addr>>22]; t != nil {
 		return t[addr>>12&1023]
 	}
 	return nil
 }
 
 func (c *codeCache) put(addr uint32, p *codePage) {
-	t := c.dir[addr>>23]
+	t := c.dir[addr>>22]
 	if t == nil {
 		t = new([1024]*codePage)
-		c.dir[addr>>23] = t
+		c.dir[addr>>22] = t
 	}
 	t[addr>>12&1023] = p
 }
@@ -138,7 +139,7 @@ func (c *codeCache) drop(addr, n uint32) {
 		first--
 	}
 	for p := first; p < addr/pageSize+pages(addr%pageSize+n); p++ {
-		if t := c.dir[p>>11]; t != nil {
+		if t := c.dir[p>>10]; t != nil {
 			t[p&1023] = nil
 		}
 	}
