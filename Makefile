@@ -20,18 +20,18 @@ RELEASE  := $(shell cat VERSION)
 VERSION  := $(RELEASE)-$(COMMIT)
 
 # The target: big-endian MIPS, no FPU, no cgo, by a Go of our own: stock Go's
-# code computes wrong values on the RTL8196E (docs/toolchain.md). No inlining: a
-# sixth of the flash.
+# code computes wrong values on the RTL8196E (docs/toolchain.md).
 RLX      := $(CURDIR)/build/rlx
 MIPS_GO  := $(RLX) go
-GCFLAGS  ?= all=-l
+# How much is inlined was measured, in flash and instructions (docs/symbols.md).
+GCFLAGS  ?= -gcflags=all=-d=inlbudget=30 $(addprefix -gcflags=,$(addsuffix =-d=inlbudget=80,runtime internal/runtime/... sync internal/sync))
 # The linker lays out what the boot touches together: most of the time between
-# the kernel and a listening port is spent decompressing what is touched. The
-# list's name holds its sum, since the go command looks at names only. Files and
-# lines go to a file beside the binary, for `gwctl symbolize`.
-ORDER    := toolchain/rlx/boot.order
-ORDERED  := $(CURDIR)/build/order/$(shell sha256sum $(ORDER) | cut -c1-16)
-LDFLAGS  := -s -w -order=$(ORDERED)
+# the kernel and a listening port is spent decompressing what is touched. Files
+# and lines go to a file beside the binary, for `gwctl symbolize`. An empty
+# build ID has the go command link anew each time: it does not know the list.
+STRIP    := -s -w -buildid= -noinltree
+LDFLAGS  := $(STRIP) -order=$(CURDIR)/toolchain/rlx/boot.order -X main.version=$(VERSION)
+MIPS_BUILD := -trimpath -buildvcs=false $(GCFLAGS)
 BUILD    := go build -trimpath -buildvcs=false
 FUZZTIME ?= 10s
 GOTOOL   := go tool -modfile=tools/go.mod
@@ -48,17 +48,21 @@ build:
 .PHONY: toolchain
 toolchain: | build ## our Go for the RLX4181 (about a minute and a half, once)
 	@go build -o build/rlx ./toolchain/rlx && build/rlx goroot >build/goroot
-	@mkdir -p build/order && cp $(ORDER) $(ORDERED)
+
+.PHONY: toolchain-test
+toolchain-test: toolchain ## does it fit this Go, and is each edit needed? (about an hour)
+	@test/deps/deps.sh test kernel
+	GW_SOAK=1 go test -count=1 -timeout 2h ./toolchain/...
 
 .PHONY: gw
 gw: toolchain ## build the MIPS binary, build/gw, and its symbol file build/gw.sym
-	$(MIPS_GO) build -trimpath -buildvcs=false -gcflags='$(GCFLAGS)' -ldflags='$(LDFLAGS) -symfile=$(abspath $(OUT))/gw.sym -ordermap=$(abspath $(OUT))/gw.map -X main.version=$(VERSION)' -o $(OUT)/gw ./cmd/gwinit
+	$(MIPS_GO) build $(MIPS_BUILD) -ldflags='$(LDFLAGS) -symfile=$(abspath $(OUT))/gw.sym -ordermap=$(abspath $(OUT))/gw.map' -o $(OUT)/gw ./cmd/gwinit
 	@ls -l $(OUT)/gw
-	@build/rlx check $(OUT)/gw
+	@build/rlx check -strict-sc $(OUT)/gw
 
 .PHONY: check-isa
-check-isa: gw ## look for instructions that the RLX4181 does not execute as meant (FILE=)
-	build/rlx check -stats $(or $(FILE),$(OUT)/gw)
+check-isa: gw ## look for instructions that the RLX4181 does not execute as meant
+	build/rlx check -strict-sc -stats $(OUT)/gw
 
 .PHONY: gwctl
 gwctl: | build ## build the workstation's gwctl, build/gwctl
@@ -76,7 +80,7 @@ image: ## build/rootfs.bin and build/userdata.bin (BOARD=emulated, lidl, sengled
 
 .PHONY: size
 size: image ## what each part of the binary costs in the 2 MiB rootfs
-	go run ./rootfs/size -go '$(MIPS_GO)' -gcflags '$(GCFLAGS)' -ldflags '$(LDFLAGS) -symfile=$(CURDIR)/build/size.sym' $(OUT)/gw
+	go run ./rootfs/size -go '$(MIPS_GO)' $(OUT)/gw $(MIPS_BUILD) -ldflags='$(LDFLAGS) -symfile=$(CURDIR)/build/size.sym'
 
 .PHONY: layout
 layout: image ## record anew what the boot touches (toolchain/rlx/boot.order), about 3 minutes
@@ -120,7 +124,7 @@ soak: image ## the long form: power cuts, kills with their back-off, load
 bench: bench-boot bench-toolchain ## every benchmark; results in build/bench
 bench-toolchain: image ## instructions, code and flash beside stock Go's
 	@go build -o build/rlxemu ./toolchain/rlx/emu/rlxemu
-	go run ./test/bench/toolchain -- -gcflags='$(GCFLAGS)' -ldflags='-s -w -symfile=$(CURDIR)/build/bench.sym'
+	go run ./test/bench/toolchain -- $(GCFLAGS) -ldflags='$(STRIP) -symfile=$(CURDIR)/build/bench.sym'
 bench-boot: image ## instructions from init to a listening bridge
 	@test/deps/deps.sh image kernel qemu
 	@mkdir -p build/bench

@@ -62,19 +62,20 @@ var budget = []struct {
 
 func main() {
 	var (
-		check   = flag.Bool("check", false, "only check the zero-filled memory")
-		gotool  = flag.String("go", "build/rlx go", "`command` that is the gateway's go")
-		gcflags = flag.String("gcflags", "", "go build's `flags` for the compiler")
-		ldflags = flag.String("ldflags", "", "go build's `flags` for the linker")
-		block   = flag.String("block", "128K", "squashfs block `size`")
+		check  = flag.Bool("check", false, "only check the zero-filled memory")
+		gotool = flag.String("go", "build/rlx go", "`command` that is the gateway's go")
+		block  = flag.String("block", "128K", "squashfs block `size`")
 	)
-	flag.Parse()
-	build := append(strings.Fields(*gotool), "build", "-trimpath", "-buildvcs=false")
-	for name, value := range map[string]string{"-gcflags=": *gcflags, "-ldflags=": *ldflags} {
-		if value != "" {
-			build = append(build, name+value)
-		}
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: size [flags] BINARY [go build's flags of the binary]")
+		flag.PrintDefaults()
 	}
+	flag.Parse()
+	if flag.NArg() == 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	build := slices.Concat(strings.Fields(*gotool), []string{"build"}, flag.Args()[1:])
 	if err := run(flag.Arg(0), *check, build, *block); err != nil {
 		fmt.Fprintln(os.Stderr, "size:", err)
 		os.Exit(1)

@@ -5,10 +5,14 @@
 // prints the folder of a copy of the installed Go with our edits and tools
 // built from it, which it makes if it must (package goroot).
 //
-//	rlx check [-foreign] [-stats] [-max N] FILE ...
+//	rlx check [-foreign] [-strict-sc] [-stats] [-sym FILE] [-max N] FILE ...
 //
 // reports every instruction of a MIPS program that the RLX4181 does not execute
 // as it was meant (package check), and exits with 1 if there is one.
+//
+//	rlx edits
+//
+// prints what is edited and why, the text of docs/toolchain-edits.md.
 //
 //	rlx go [-without NAME,NAME] ARGUMENT ...
 //
@@ -30,6 +34,7 @@ import (
 	"syscall"
 
 	"gwinit/toolchain/rlx/check"
+	"gwinit/toolchain/rlx/edits"
 	"gwinit/toolchain/rlx/goroot"
 )
 
@@ -47,11 +52,14 @@ func run(args []string) error {
 			return printRoot(args[1:])
 		case "go":
 			return runGo(args[1:])
+		case "edits":
+			fmt.Print(edits.Markdown())
+			return nil
 		case "check":
 			os.Exit(check.Main(args[1:], os.Stdout, os.Stderr))
 		}
 	}
-	return errors.New("usage: rlx goroot, rlx check FILE ... or rlx go ARGUMENT ...; -h after one of them lists its flags")
+	return errors.New("usage: rlx goroot, rlx go ARGUMENT ..., rlx check FILE ... or rlx edits; -h after one of them lists its flags")
 }
 
 // rootFlags adds the flags that say which Go is meant.

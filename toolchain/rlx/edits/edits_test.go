@@ -1,6 +1,7 @@
 package edits
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -72,5 +73,17 @@ func TestSelect(t *testing.T) {
 				t.Errorf("without %s: %d subjects, %v", e.Name, len(list), err)
 			}
 		}
+	}
+}
+
+// The page that lists the edits is the one that they make.
+func TestPageIsCurrent(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/toolchain-edits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(page) != Markdown() {
+		t.Error("docs/toolchain-edits.md is old: `go run ./toolchain/rlx edits > docs/toolchain-edits.md`")
 	}
 }
