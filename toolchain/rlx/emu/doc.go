@@ -11,6 +11,7 @@
 //
 // It is for tests. It does not model caches, the TLB, the cost of memory or of
 // traps, the kernel's own instructions, MIPS16, or cycle counts. A guest is one
-// process: fork and exec fail with ENOSYS. And it is no sandbox: file and socket
-// calls reach the host as the calling user.
+// process: it can start programs, each in an interpreter of its own, but a plain
+// fork fails. And it is no sandbox: file and socket calls, and programs that it
+// starts, reach the host as the calling user.
 package emu

@@ -42,6 +42,16 @@ func build(t *testing.T, goCmd, name string) string {
 	return compile(t, goCmd, name, "build", "./testdata/"+name)
 }
 
+// command builds rlxemu, for the programs that a guest starts.
+func command(t *testing.T, mode emu.Mode) []string {
+	t.Helper()
+	self := filepath.Join(t.TempDir(), "rlxemu")
+	if out, err := exec.Command("go", "build", "-o", self, "./rlxemu").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return []string{self, "-mode", map[emu.Mode]string{emu.ModeStrict: "strict", emu.ModeMIPS32: "mips32"}[mode]}
+}
+
 // run executes a program and returns its standard output and error.
 func run(t *testing.T, cfg emu.Config, bin string, args ...string) (string, emu.Exit, emu.Counters, error) {
 	t.Helper()
@@ -57,7 +67,9 @@ func run(t *testing.T, cfg emu.Config, bin string, args ...string) (string, emu.
 	defer out.Close()
 	cfg.Stdin, cfg.Stdout, cfg.Stderr = int(in.Fd()), int(out.Fd()), int(out.Fd())
 	cfg.Args = append([]string{bin}, args...)
-	cfg.Env = append(cfg.Env, "HOME=/", "PATH=/bin", "TMPDIR="+t.TempDir())
+	if cfg.Env == nil {
+		cfg.Env = []string{"HOME=/", "PATH=/bin", "TMPDIR=" + t.TempDir()}
+	}
 	m, err := emu.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -137,12 +149,16 @@ deadline true true true
 udp 9000 back true
 refused true
 not here true
-exec fails true
+program "in env\n" exit status 5
+itself "args [child]\n" signal: killed
+killed signal: killed
+none true
 `
 	goCmd, mode := goCommand()
 	bin := build(t, goCmd, "host")
+	self := command(t, mode)
 	t.Chdir(t.TempDir()) // the guest changes it
-	out, exit, _, err := run(t, emu.Config{Mode: mode}, bin)
+	out, exit, _, err := run(t, emu.Config{Mode: mode, Exec: self}, bin)
 	if err != nil || exit.Code != 3 || out != want {
 		t.Fatalf("got %+v, %v\n%s", exit, err, out)
 	}

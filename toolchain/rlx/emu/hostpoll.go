@@ -39,8 +39,8 @@ func hostReady(fd int, events int16) bool {
 	return n > 0 || e != 0
 }
 
-// pollHost looks for up to timeout at what the guest's threads wait for and at
-// signals from outside, and wakes who can go on.
+// pollHost looks for up to timeout at what the guest's threads wait for, at
+// its children and at signals from outside, and wakes who can go on.
 func (m *Machine) pollHost(timeout time.Duration) bool {
 	fds := []pollfd{{fd: int32(m.wakeR), events: pollIn}}
 	type span struct {
@@ -52,6 +52,11 @@ func (m *Machine) pollHost(timeout time.Duration) bool {
 		if t.state == threadWaiting && len(t.wait.fds) != 0 {
 			spans = append(spans, span{t, len(fds), len(fds) + len(t.wait.fds)})
 			fds = append(fds, t.wait.fds...)
+		}
+	}
+	for _, c := range m.children {
+		if c.pidfd >= 0 {
+			fds = append(fds, pollfd{fd: int32(c.pidfd), events: pollIn})
 		}
 	}
 	n, e := hostPoll(fds, timeout)
@@ -76,5 +81,6 @@ func (m *Machine) pollHost(timeout time.Duration) bool {
 			}
 		}
 	}
-	return woke
+	m.tellChildren()
+	return woke || len(m.queue) > 0
 }

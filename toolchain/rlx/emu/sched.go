@@ -49,6 +49,7 @@ type thread struct {
 	sysPC   uint32
 	sysNr   uint32
 	sysArg3 uint32
+	vforked *vforked // not nil: stands in for a process
 }
 
 // wait is what a thread waits for; each part may be empty.
@@ -58,6 +59,7 @@ type wait struct {
 	bits     uint32
 	fds      []pollfd // host descriptors
 	order    uint64   // of waiting, for futexes
+	vfork    bool     // for a child, which nothing interrupts
 }
 
 // kernel is the part of Machine that stands for Linux.
@@ -84,6 +86,7 @@ type kernel struct {
 	polled           uint64
 	wakeR, wakeW     int // a pipe that Signal writes to
 	pid              int
+	children         map[int]*child
 }
 
 const firstPid = 2000
@@ -93,6 +96,7 @@ func (k *kernel) init(m *Machine) error {
 	k.pid = firstPid
 	k.sharedInfo = map[uint32]siginfo{}
 	k.timers = map[uint32]*timer{}
+	k.children = map[int]*child{}
 	k.fds = newFDTable(m.cfg.Stdin, m.cfg.Stdout, m.cfg.Stderr)
 	k.table = sysTable()
 	var p [2]int
@@ -103,7 +107,13 @@ func (k *kernel) init(m *Machine) error {
 	return nil
 }
 
+// close leaves children of the guest running, as the end of a process does.
 func (k *kernel) close() {
+	for _, c := range k.children {
+		if c.pidfd >= 0 {
+			_ = syscall.Close(c.pidfd)
+		}
+	}
 	k.fds.closeAll()
 	_ = syscall.Close(k.wakeR)
 	_ = syscall.Close(k.wakeW)
@@ -316,7 +326,7 @@ func (m *Machine) tick() {
 
 // idle is called when no thread can run.
 func (m *Machine) idle(ctx context.Context) error {
-	fds := false
+	fds := len(m.children) > 0
 	for _, t := range m.all {
 		if t.state == threadWaiting && len(t.wait.fds) != 0 {
 			fds = true
@@ -349,10 +359,10 @@ func (m *Machine) idle(ctx context.Context) error {
 	return nil
 }
 
-// Signal sends a signal from outside; sig has MIPS's number.
-func (m *Machine) Signal(sig int) {
+// Signal sends the guest a signal of the host.
+func (m *Machine) Signal(sig syscall.Signal) {
 	// A full pipe means that as many are on their way.
-	_, _ = syscall.Write(m.wakeW, []byte{byte(sig)})
+	_, _ = syscall.Write(m.wakeW, []byte{byte(guestSignal(sig))})
 }
 
 // die ends the process.

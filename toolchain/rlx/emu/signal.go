@@ -17,6 +17,7 @@ const (
 	sigKILL = 9
 	sigBUS  = 10
 	sigSEGV = 11
+	sigSYS  = 12
 	sigPIPE = 13
 	sigALRM = 14
 	sigCHLD = 18
@@ -139,6 +140,9 @@ func (m *Machine) send(t *thread, sig uint32, info siginfo) {
 
 // interrupt ends t's wait because a handler has to run.
 func (m *Machine) interrupt(t *thread, sig uint32) {
+	if t.wait.vfork {
+		return
+	}
 	v, e := t.resume(wakeSignal)
 	if e == eBlock {
 		return
@@ -349,4 +353,45 @@ func (m *Machine) fireTimers(int64) {
 		}
 		m.send(tm.to, tm.sig, info)
 	}
+}
+
+// signalNumbers pairs the host's numbers, which are those of most
+// architectures, with MIPS's where they differ.
+var signalNumbers = [...][2]uint32{
+	{7, sigBUS},
+	{10, 16},
+	{12, 17},
+	{17, sigCHLD},
+	{18, sigCONT},
+	{19, sigSTOP},
+	{20, sigTSTP},
+	{21, sigTTIN},
+	{22, sigTTOU},
+	{23, sigURG},
+	{24, 30},
+	{25, 31},
+	{26, sigVTA},
+	{27, sigPROF},
+	{28, 20},
+	{29, 22},
+	{30, 19},
+	{31, sigSYS},
+}
+
+func guestSignal(h syscall.Signal) uint32 {
+	for _, p := range signalNumbers {
+		if p[0] == uint32(h) {
+			return p[1]
+		}
+	}
+	return uint32(h)
+}
+
+func hostSignal(g uint32) syscall.Signal {
+	for _, p := range signalNumbers {
+		if p[1] == g {
+			return syscall.Signal(p[0])
+		}
+	}
+	return syscall.Signal(g)
 }

@@ -68,6 +68,7 @@ func TestStd(t *testing.T) {
 		t.Fatal(err)
 	}
 	goCmd, mode := goCommand()
+	self := command(t, mode)
 	for _, p := range std {
 		t.Run(p.path, func(t *testing.T) {
 			if p.soak && os.Getenv("GW_SOAK") == "" {
@@ -88,7 +89,7 @@ func TestStd(t *testing.T) {
 			c := exec.Command("taskset", append([]string{"1", qemu, stock}, args...)...)
 			c.Env = append(os.Environ(), "GOMAXPROCS=1")
 			want, qerr := c.CombinedOutput()
-			got, exit, count, err := run(t, emu.Config{Mode: mode, Env: []string{"GOMAXPROCS=1"}}, ours, args...)
+			got, exit, count, err := run(t, emu.Config{Mode: mode, Exec: self, Env: append(os.Environ(), "GOMAXPROCS=1")}, ours, args...)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, tail(got))
 			}

@@ -77,6 +77,7 @@ func sysTable() map[uint32]sysEntry {
 		4422: {"futex_time64", sysFutex64},
 	}
 	fileCalls(tab)
+	processCalls(tab)
 	return tab
 }
 
@@ -101,7 +102,7 @@ func (m *Machine) syscall(t *thread) {
 		a[i], _ = m.mem.load32(t.r[29] + i*4)
 	}
 	t.restart = false
-	v, errno := e.fn(m, t, &a)
+	v, errno := m.as(t, func() (uint32, syscall.Errno) { return e.fn(m, t, &a) })
 	if m.cfg.Trace != nil {
 		m.trace(t, e.name, &a, v, errno)
 	}
@@ -322,6 +323,10 @@ func sysMadvise(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
 // Threads, processes, scheduling.
 
 func sysExit(m *Machine, t *thread, a *[8]uint32) (uint32, syscall.Errno) {
+	if t.vforked != nil {
+		m.endVfork(t, &child{pid: t.tid, pidfd: -1, status: a[0] & 0xff << 8})
+		return 0, 0
+	}
 	last := true
 	for _, o := range m.all {
 		last = last && (o == t || o.state == threadDead)
@@ -333,13 +338,17 @@ func sysExit(m *Machine, t *thread, a *[8]uint32) (uint32, syscall.Errno) {
 	return 0, 0
 }
 
-func sysExitGroup(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
+func sysExitGroup(m *Machine, t *thread, a *[8]uint32) (uint32, syscall.Errno) {
+	if t.vforked != nil {
+		return sysExit(m, t, a)
+	}
 	m.die(Exit{Code: int(a[0] & 0xff)})
 	return 0, 0
 }
 
 const (
 	cloneVM             = 0x100
+	clonePIDFD          = 0x1000
 	cloneVFORK          = 0x4000
 	cloneTHREAD         = 0x1_0000
 	cloneSETTLS         = 0x8_0000
@@ -348,9 +357,12 @@ const (
 	cloneCHILD_SETTID   = 0x100_0000
 )
 
-// sysClone makes threads. Processes are not modelled: ENOSYS.
+// sysClone makes threads, and what starts programs.
 func sysClone(m *Machine, t *thread, a *[8]uint32) (uint32, syscall.Errno) {
 	flags, stack, ptid, tls, ctid := a[0], a[1], a[2], a[3], a[4]
+	if flags&cloneTHREAD == 0 && flags&(cloneVM|cloneVFORK|clonePIDFD) == cloneVM|cloneVFORK {
+		return m.vfork(t, stack)
+	}
 	if flags&cloneTHREAD == 0 || flags&cloneVM == 0 {
 		return 0, syscall.ENOSYS
 	}
@@ -451,13 +463,17 @@ func sysGetrandom(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
 // Signals.
 
 func sysKill(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
-	if a[0] != uint32(m.pid) && a[0] != 0 {
-		if m.thread(a[0]) == nil {
-			return 0, syscall.ESRCH
-		}
-	}
 	if a[1] > nsig {
 		return 0, syscall.EINVAL
+	}
+	if c := m.children[int(a[0])]; c != nil {
+		if c.pidfd < 0 {
+			return 0, 0
+		}
+		return 0, errnoOf(syscall.Kill(c.pid, hostSignal(a[1])))
+	}
+	if a[0] != uint32(m.pid) && a[0] != 0 && m.thread(a[0]) == nil {
+		return 0, syscall.ESRCH
 	}
 	m.send(nil, a[1], siginfo{code: siUSER, union: [3]uint32{uint32(m.pid), uint32(syscall.Getuid())}})
 	return 0, 0

@@ -83,6 +83,26 @@ func (f *file) close() syscall.Errno {
 	return errnoOf(syscall.Close(f.host))
 }
 
+// clone duplicates the descriptors, for a child.
+func (t *fdTable) clone() (*fdTable, error) {
+	n := new(fdTable)
+	for _, f := range t.files {
+		if f == nil {
+			n.files = append(n.files, nil)
+			continue
+		}
+		h, err := dupHost(f.host)
+		if err != nil {
+			n.closeAll()
+			return nil, err
+		}
+		c := *f
+		c.host, c.borrow = h, false
+		n.files = append(n.files, &c)
+	}
+	return n, nil
+}
+
 func (t *fdTable) closeAll() {
 	for i, f := range t.files {
 		if f != nil {
@@ -162,7 +182,10 @@ func fileCalls(tab map[uint32]sysEntry) {
 		4010: {"unlink", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
 			return m.onPath(a[0], syscall.Unlink)
 		}},
-		4012: {"chdir", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
+		4012: {"chdir", func(m *Machine, t *thread, a *[8]uint32) (uint32, syscall.Errno) {
+			if t.vforked != nil {
+				return m.onPath(a[0], func(p string) error { t.vforked.dir = p; return syscall.Access(p, 1) })
+			}
 			return m.onPath(a[0], syscall.Chdir)
 		}},
 		4015: {"chmod", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {

@@ -72,6 +72,14 @@ func run(args []string) int {
 		fs.Usage()
 		return 2
 	}
+	if exe, err := os.Executable(); err == nil {
+		cfg.Exec = []string{exe}
+		fs.Visit(func(f *flag.Flag) {
+			if f.Name != "count" { // the children would write over it
+				cfg.Exec = append(cfg.Exec, "-"+f.Name+"="+f.Value.String())
+			}
+		})
+	}
 	code, err := execute(cfg, fs.Arg(0), *count, *timeout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "rlxemu:", err)
@@ -92,7 +100,8 @@ func execute(cfg emu.Config, program, count string, timeout time.Duration) (int,
 		defer cancel()
 	}
 	sigs := make(chan os.Signal, 8)
-	signal.Notify(sigs, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	signal.Notify(sigs, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGABRT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGCONT, syscall.SIGWINCH)
 	done := make(chan struct{})
 	defer func() {
 		signal.Stop(sigs)
@@ -102,8 +111,7 @@ func execute(cfg emu.Config, program, count string, timeout time.Duration) (int,
 	go func() {
 		defer close(done)
 		for s := range sigs {
-			// These four have the same numbers on MIPS.
-			m.Signal(int(s.(syscall.Signal)))
+			m.Signal(s.(syscall.Signal))
 		}
 	}()
 	// The guest may change the working directory.

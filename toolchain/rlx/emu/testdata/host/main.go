@@ -147,14 +147,34 @@ func refused() {
 	fmt.Println("not here", errors.Is(err, syscall.EADDRNOTAVAIL))
 }
 
+// programs starts one of the host and itself.
+func programs() {
+	c := exec.Command("/bin/sh", "-c", "cat; echo $X; exit 5")
+	c.Env, c.Stdin, c.Dir = []string{"X=env"}, strings.NewReader("in "), "/tmp"
+	out, err := c.Output()
+	fmt.Printf("program %q %v\n", out, err)
+	out, err = exec.Command(must(os.Executable()), "child").Output()
+	fmt.Printf("itself %q %v\n", out, err)
+	c = exec.Command("/bin/sleep", "1000")
+	must(0, c.Start())
+	must(0, c.Process.Kill())
+	err = c.Wait()
+	fmt.Println("killed", err)
+	err = exec.Command("/none").Run()
+	fmt.Println("none", errors.Is(err, os.ErrNotExist))
+}
+
 func main() {
+	if len(os.Args) > 1 {
+		fmt.Println("args", os.Args[1:])
+		must(0, syscall.Kill(os.Getpid(), syscall.SIGKILL))
+	}
 	files()
 	pipes()
 	echo("tcp", "127.0.0.1:0")
 	echo("unix", fmt.Sprintf("@emu%d", time.Now().UnixNano()^int64(os.Getuid())<<20^int64(len(os.Args[0]))))
 	datagrams("udp")
 	refused()
-	err := exec.Command("/bin/true").Run()
-	fmt.Println("exec fails", err != nil)
+	programs()
 	os.Exit(3)
 }
