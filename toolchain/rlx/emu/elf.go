@@ -40,7 +40,7 @@ func (m *Machine) loadELF(path string) error {
 		default:
 			continue
 		}
-		if p.Vaddr+p.Memsz > userTop || p.Memsz < p.Filesz {
+		if p.Vaddr > userTop || p.Memsz > userTop-p.Vaddr || p.Memsz < p.Filesz {
 			return fmt.Errorf("load %s: a segment lies outside of user space", path)
 		}
 		addr, n := uint32(p.Vaddr), uint32(p.Memsz)

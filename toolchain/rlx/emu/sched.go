@@ -184,9 +184,7 @@ func (m *Machine) loop(ctx context.Context) (Exit, error) {
 		}
 		t := m.pick()
 		if t == nil {
-			if err := m.idle(ctx); err != nil {
-				return Exit{}, err
-			}
+			m.idle()
 			continue
 		}
 		if t != m.lastRun {
@@ -325,38 +323,48 @@ func (m *Machine) tick() {
 }
 
 // idle is called when no thread can run.
-func (m *Machine) idle(ctx context.Context) error {
-	fds := len(m.children) > 0
+func (m *Machine) idle() {
+	fds, children := false, false
 	for _, t := range m.all {
 		if t.state == threadWaiting && len(t.wait.fds) != 0 {
 			fds = true
 		}
 	}
-	d := m.nextDeadline()
-	if fds && m.pollHost(0) {
-		return nil
+	for _, c := range m.children {
+		children = children || c.pidfd >= 0
 	}
+	d := m.nextDeadline()
+	if (fds || children) && m.pollHost(0) {
+		return
+	}
+	const look = 100 * time.Millisecond // now and then at ctx
 	switch {
 	case d == 0:
-		// Only the outside can wake the guest. Look at ctx now and then.
-		m.pollHost(100 * time.Millisecond)
+		// Only the outside can wake the guest.
+		m.pollHost(look)
+		return
 	case m.cfg.RealClock:
 		if n := d - m.monotonic(); n > 0 {
-			m.pollHost(min(time.Duration(n), 100*time.Millisecond))
+			m.pollHost(min(time.Duration(n), look))
 		}
-		m.expire()
+	case children:
+		// A child lives in the host's time, and so does who waits for it.
+		start := time.Now()
+		if n := d - m.monotonic(); n > 0 {
+			m.pollHost(min(time.Duration(n), look))
+			m.skew += min(n, int64(time.Since(start)))
+		}
 	default:
 		// What the guest waits for may be under way outside of it, so that
 		// time must not jump over it at once.
 		if fds && m.pollHost(time.Millisecond) {
-			return nil
+			return
 		}
 		if n := d - m.monotonic(); n > 0 {
 			m.skew += n
 		}
-		m.expire()
 	}
-	return nil
+	m.expire()
 }
 
 // Signal sends the guest a signal of the host.
