@@ -151,6 +151,7 @@ refused true
 not here true
 program "in env\n" exit status 5
 itself "args [child]\n" signal: killed
+random true
 killed signal: killed
 none true
 `

@@ -84,9 +84,10 @@ type Config struct {
 	// Stdin, Stdout and Stderr are host descriptors for 0, 1 and 2, which the
 	// machine does not close.
 	Stdin, Stdout, Stderr int
-	// Exec is the command that runs a MIPS program which the guest executes,
-	// before the program's path and arguments. Where empty, only programs of
-	// the host can be executed.
+	// Exec is the command that runs a MIPS program which the guest executes.
+	// It is followed by "-seed" and a number, so that a child's random bytes
+	// are its own, and by the program's path and arguments. Where empty, only
+	// programs of the host can be executed.
 	Exec []string
 	// Trace receives a line for each system call where not nil.
 	Trace io.Writer

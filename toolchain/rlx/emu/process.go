@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"syscall"
 )
 
@@ -174,7 +176,7 @@ func sysExecve(m *Machine, t *thread, a *[8]uint32) (uint32, syscall.Errno) {
 		if len(argv) > 0 {
 			argv = argv[1:]
 		}
-		argv = append(append(append([]string(nil), m.cfg.Exec...), path), argv...)
+		argv = slices.Concat(m.cfg.Exec, []string{"-seed", strconv.FormatUint(m.rng.Uint64(), 10), path}, argv)
 		path = m.cfg.Exec[0]
 	}
 	attr := syscall.ProcAttr{Dir: v.dir, Env: env, Sys: &v.attr}

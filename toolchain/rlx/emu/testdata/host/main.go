@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -155,6 +156,9 @@ func programs() {
 	fmt.Printf("program %q %v\n", out, err)
 	out, err = exec.Command(must(os.Executable()), "child").Output()
 	fmt.Printf("itself %q %v\n", out, err)
+	a := must(exec.Command(must(os.Executable()), "random").Output())
+	b := must(exec.Command(must(os.Executable()), "random").Output())
+	fmt.Println("random", len(a) > 1 && len(b) > 1 && string(a) != string(b))
 	c = exec.Command("/bin/sleep", "1000")
 	must(0, c.Start())
 	must(0, c.Process.Kill())
@@ -165,6 +169,10 @@ func programs() {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "random" {
+		fmt.Println(rand.Uint64())
+		return
+	}
 	if len(os.Args) > 1 {
 		fmt.Println("args", os.Args[1:])
 		must(0, syscall.Kill(os.Getpid(), syscall.SIGKILL))
