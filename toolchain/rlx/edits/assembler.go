@@ -36,26 +36,13 @@ var assemblerEdits = []Edit{
 `,
 	},
 	{
-		Name: "start the check of words", File: "cmd/internal/obj/mips/asm0.go",
-		Why: "The check follows the words of one function.",
-		Old: `	bp := c.cursym.P
-	var i int32
-`,
-		New: `	var rlxWords rlxChecker
-	rlxWords.order.reset()
-	bp := c.cursym.P
-	var i int32
-`,
-	},
-	{
 		Name: "check each word", File: "cmd/internal/obj/mips/asm0.go",
 		Why: "A word that the core does not have, or one too early after another, is an assembly error that names the line, whoever wrote it.",
-		Old: `		c.asmout(p, o, out[:])
-		for i = 0; i < int32(o.size/4); i++ {
+		Old: `	// Mark nonpreemptible instruction sequences.
 `,
-		New: `		c.asmout(p, o, out[:])
-		c.rlxCheck(&rlxWords, p, out[:o.size/4])
-		for i = 0; i < int32(o.size/4); i++ {
+		New: `	c.rlxCheck()
+
+	// Mark nonpreemptible instruction sequences.
 `,
 	},
 	{
@@ -94,48 +81,15 @@ var assemblerEdits = []Edit{
 	},
 	{
 		Name: "use the stack check's delay", File: "cmd/internal/obj/mips/obj0.go",
-		Why: "The copy of LR for morestack fits between the load of the stack guard and its use, or into the slot of the branch. R3 is nobody's at a function's entry.",
-		Old: `	var q *obj.Prog
-	if framesize <= abi.StackSmall {
-`,
-		New: `	early := c.rlx() && framesize <= abi.StackBig
-	if early {
-		// MOV	LINK, R3
-		p = c.rlxAppend(p, mov)
-		p.From.Type = obj.TYPE_REG
-		p.From.Reg = REGLINK
-		p.To.Type = obj.TYPE_REG
-		p.To.Reg = REG_R3
-	}
+		Why: "The copy of LR for morestack fits between the load of the stack guard and its use.",
+		Old: `	q1.To.SetTarget(p)
 
-	var q *obj.Prog
-	if framesize <= abi.StackSmall {
+	return p
 `,
-	},
-	{
-		Name: "no second copy of LR", File: "cmd/internal/obj/mips/obj0.go",
-		Why: "It has been copied in front of the check.",
-		Old: `	// MOV	LINK, R3
-	p = obj.Appendp(p, c.newprog)
+		New: `	q1.To.SetTarget(p)
+	c.rlxEarly(startPred, framesize)
 
-	p.As = mov
-	p.From.Type = obj.TYPE_REG
-	p.From.Reg = REGLINK
-	p.To.Type = obj.TYPE_REG
-	p.To.Reg = REG_R3
-	if q != nil {
-`,
-		New: `	// MOV	LINK, R3
-	if !early {
-		p = obj.Appendp(p, c.newprog)
-
-		p.As = mov
-		p.From.Type = obj.TYPE_REG
-		p.From.Reg = REGLINK
-		p.To.Type = obj.TYPE_REG
-		p.To.Reg = REG_R3
-	}
-	if q != nil {
+	return p
 `,
 	},
 	{

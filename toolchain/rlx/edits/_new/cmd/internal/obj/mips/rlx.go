@@ -15,6 +15,7 @@ package mips
 import (
 	"cmd/internal/obj"
 	"cmd/internal/sys"
+	"internal/abi"
 )
 
 // Bits of Prog.Mark beside those of a.out.go.
@@ -220,38 +221,59 @@ func (c *ctxt0) rlxMarkTmp() {
 	}
 }
 
-// rlxChecker looks at the words as they are put out.
-type rlxChecker struct {
-	order rlxOrder
-	slot  bool // the next word is in a delay slot
-}
-
-// rlxCheck rejects what the core does not have and what comes too early.
-func (c *ctxt0) rlxCheck(k *rlxChecker, p *obj.Prog, out []uint32) {
+// rlxCheck looks at every word of the function's text and rejects what the core
+// does not have and what comes too early.
+func (c *ctxt0) rlxCheck() {
 	if !c.rlx() {
 		return
 	}
-	for _, v := range out {
-		w, reason := rlxDecode(v)
-		switch {
-		case reason != "":
-		case k.order.wait(&w) > 0 && k.order.late != 0:
-			reason = "it touches a register that is still being loaded"
-		case k.order.wait(&w) > 0:
-			reason = "it writes HI or LO within two instructions of a read"
-		case k.slot && w.branch:
-			reason = "a branch in a delay slot"
-		case k.slot && w.late != 0:
-			reason = "a load in a delay slot"
-		case k.slot && w.fromHILO():
-			reason = "a read of HI or LO in a delay slot"
-		case w.branch && p.As == AWORD:
-			reason = "a branch given as a word, whose slot nobody fills"
+	var order rlxOrder
+	order.reset()
+	slot := false // the word is in a delay slot
+	for p := c.cursym.Func().Text.Link; p != nil; p = p.Link {
+		for i := range int64(c.oplook(p).size / 4) {
+			v := c.ctxt.Arch.ByteOrder.Uint32(c.cursym.P[p.Pc+4*i:])
+			w, reason := rlxDecode(v)
+			switch {
+			case reason != "":
+			case order.late&(w.reads|w.writes) != 0 && order.wait(&w) > 0:
+				reason = "it touches a register that is still being loaded"
+			case order.wait(&w) > 0:
+				reason = "it writes HI or LO within two instructions of a read"
+			case slot && w.branch:
+				reason = "a branch in a delay slot"
+			case slot && w.late != 0:
+				reason = "a load in a delay slot"
+			case slot && w.fromHILO():
+				reason = "a read of HI or LO in a delay slot"
+			case w.branch && p.As == AWORD:
+				reason = "a branch given as a word, whose slot nobody fills"
+			}
+			if reason != "" {
+				c.ctxt.Diag("%#08x is not for this CPU (%s): %v", v, reason, p)
+			}
+			order.add(&w)
+			slot = w.branch
 		}
-		if reason != "" {
-			c.ctxt.Diag("%#08x is not for this CPU (%s): %v", v, reason, p)
+	}
+}
+
+// rlxEarly moves the copy of LR for morestack in front of the check of the
+// stack, which begins behind start with the load of the stack guard: it fits
+// between the load and its use, or into the slot of the branch. R3 is nobody's at
+// a function's entry.
+func (c *ctxt0) rlxEarly(start *obj.Prog, framesize int32) {
+	if !c.rlx() || framesize > abi.StackBig {
+		return // in a big frame's check a branch leads to the copy
+	}
+	at := start.Link.Link // the start of the unsafe range
+	for prev := at; prev.Link != nil; prev = prev.Link {
+		p := prev.Link
+		if p.As == AMOVW && p.From.Type == obj.TYPE_REG && p.From.Reg == REGLINK && p.To.Type == obj.TYPE_REG && p.To.Reg == REG_R3 {
+			prev.Link = p.Link
+			p.Link = at.Link
+			at.Link = p
+			return
 		}
-		k.order.add(&w)
-		k.slot = w.branch
 	}
 }

@@ -132,28 +132,194 @@ func (s *rlxSched) borrow() {
 	// Delays of loads.
 	var order rlxOrder
 	order.reset()
+	s.forget()
 	var buf [4]rlxWord
-	var last *obj.Prog
+	var last, enter *obj.Prog // enter is the prologue's addition to SP
+	var since []*obj.Prog     // what stands behind enter
+	var up rlxUp
+	start := text // the last branch or target in front of p
 	for p := text.Link; p != nil; p = p.Link {
+		if p.Mark&rlxTarget != 0 {
+			s.forget()
+			enter = nil
+			up.branch = nil
+			start = p
+		}
 		if s.empty(p) {
+			if up.branch != nil && !s.transparent(p) {
+				up.branch = nil
+			}
 			continue
 		}
 		words := s.rlxWords(p, &buf)
 		if len(words) == 0 {
 			continue
 		}
-		if order.late != 0 && order.wait(&words[0]) > 0 {
+		for order.late&(words[0].reads|words[0].writes) != 0 && order.wait(&words[0]) > 0 {
 			if x := s.fillLoad(last, live); x != nil {
-				order.add(s.nodes[0].first())
-			} else {
+				for i := range s.nodes[0].n {
+					order.add(&s.nodes[0].words[i])
+					s.learn(&s.nodes[0].words[i])
+				}
+				enter, up.branch = nil, nil
+				break
+			}
+			switch {
+			case enter != nil && len(since) > 0 && s.early(text, enter, since):
+				since = since[:len(since)-1]
+				last = enter
+				if len(since) > 0 {
+					last = since[len(since)-1]
+				}
+			case up.branch != nil && len(up.since) > 1 && s.hoist(&up, live):
+				up.since = up.since[:len(up.since)-1]
+				last = up.since[len(up.since)-1]
+			default:
+				last = nil
+			}
+			if last == nil {
 				order.nop()
+				break
+			}
+			order.reset()
+			if w := s.rlxWords(last, new([4]rlxWord)); len(w) > 0 {
+				order.add(&w[len(w)-1])
 			}
 		}
 		for i := range words {
 			order.add(&words[i])
+			s.learn(&words[i])
+		}
+		switch {
+		case up.branch == nil:
+		case up.branch.Link == p || s.movable(p) && len(up.since) < rlxSearch:
+			up.since = append(up.since, p)
+		default:
+			up.branch = nil
+		}
+		switch {
+		case p.Mark&BRANCH != 0:
+			enter = nil
+			if s.conditional(p) && p.Link != nil {
+				up = rlxUp{branch: p, start: start, valid: s.valid, since: up.since[:0]}
+			}
+			start = p
+			if words[0].writes != 0 {
+				s.forget() // a call
+			}
+		case p.Spadj > 0 && len(words) == 1:
+			enter, since = p, since[:0]
+		case enter != nil && s.movable(p):
+			since = append(since, p)
+		default:
+			enter = nil
 		}
 		last = p
 	}
+}
+
+// rlxUp is a conditional branch and what stands behind it if it is not taken.
+type rlxUp struct {
+	branch, start *obj.Prog // start is a Prog in front of branch
+	since         []*obj.Prog
+	valid         [32]int32 // at the branch
+}
+
+// hoist moves the last Prog of up.since, a load, in front of the branch.
+func (s *rlxSched) hoist(up *rlxUp, live []uint64) bool {
+	load := up.since[len(up.since)-1]
+	valid := s.valid
+	s.valid = up.valid
+	ok := !s.marks[load] && s.harmless(load, up.branch, up.since[:len(up.since)-1], live[up.branch.To.Target().Pc], true, false)
+	s.valid = valid
+	if !ok {
+		return false
+	}
+	// The instruction in front of the branch may be a load as well.
+	prev := up.start
+	var order rlxOrder
+	order.reset()
+	for p := up.start; p != up.branch; prev, p = p, p.Link {
+		if p == nil {
+			return false
+		}
+		if w := s.rlxWords(p, new([4]rlxWord)); !s.empty(p) && len(w) > 0 {
+			order.add(&w[len(w)-1])
+		}
+	}
+	if up.start == up.branch || order.wait(s.nodes[0].first()) > 0 {
+		return false
+	}
+	before := up.branch
+	for before.Link != load {
+		before = before.Link
+	}
+	before.Link = load.Link
+	live[up.branch.Link.Link.Pc] |= s.nodes[0].writes
+	prev.Link = load
+	load.Link = up.branch
+	return true
+}
+
+// forget forgets which accesses cannot fault.
+func (s *rlxSched) forget() {
+	for i := range s.valid {
+		s.valid[i] = -1
+	}
+}
+
+// learn notes that an access has not faulted: one through the same register and
+// nearer to it will not either, since a base register points to or into what is
+// accessed.
+func (s *rlxSched) learn(w *rlxWord) {
+	if (w.load || w.store) && w.size <= 4 && w.offset >= 0 && w.offset < 4096 {
+		s.valid[w.base] = max(s.valid[w.base], w.offset)
+	}
+	for r := range s.valid {
+		if w.writes>>r&1 != 0 {
+			s.valid[r] = -1
+		}
+	}
+}
+
+// early moves the last Prog of since, if it loads an argument, in front of the
+// addition to SP at the function's entry.
+func (s *rlxSched) early(text, enter *obj.Prog, since []*obj.Prog) bool {
+	load := since[len(since)-1]
+	if !s.node(0, load) {
+		return false
+	}
+	a := &s.nodes[0]
+	w := a.first()
+	offset := int64(w.offset) - int64(enter.Spadj)
+	if a.n != 1 || !w.load || w.merge || a.mem != rlxStack || offset < s.ctxt.Arch.FixedFrameSize || a.writes&rlxLink != 0 {
+		return false // a traceback from there takes LR from its register
+	}
+	for _, z := range since[:len(since)-1] {
+		if !s.node(1, z) || s.dep(&s.nodes[1], a) != 0 {
+			return false
+		}
+	}
+	prev := text
+	for prev.Link != enter {
+		prev = prev.Link
+	}
+	if s.empty(prev) {
+		return false // not the store of LR
+	}
+	x := s.newprog()
+	*x = obj.Prog{Ctxt: load.Ctxt, Link: enter, Pc: load.Pc, Pos: load.Pos, As: load.As, To: load.To}
+	x.From.Type = obj.TYPE_MEM
+	x.From.Reg = REGSP
+	x.From.Offset = offset
+	prev.Link = x
+	if s.marks[load] {
+		s.marks[x] = true
+		s.cursym.Func().RlxMoveInlMark(load, x)
+	}
+	load.As, load.Optab = obj.ANOP, 0
+	load.From, load.To = obj.Addr{}, obj.Addr{}
+	return true
 }
 
 // take takes x, which stands behind prev, out of the block behind a branch.
@@ -219,17 +385,37 @@ func (s *rlxSched) fillLoad(load *obj.Prog, live []uint64) *obj.Prog {
 
 // harmless reports whether x, which becomes node 0, may be executed in front of
 // the branch p or in its slot, and in front of the given Progs, where the given
-// registers are live the other way.
-func (s *rlxSched) harmless(x, p *obj.Prog, between []*obj.Prog, live uint64, loads bool) bool {
+// registers are live the other way. Loads and Progs of two words are not for
+// slots.
+func (s *rlxSched) harmless(x, p *obj.Prog, between []*obj.Prog, live uint64, loads, pairs bool) bool {
 	if !s.movable(x) || x.As == ANOOP || s.isUnsafePoint(x) || !s.node(0, x) {
 		return false
 	}
 	a := &s.nodes[0]
-	w := a.first()
-	if a.n != 1 || a.store || a.faults || w.fromHILO() || w.mulDiv() || (a.reads|a.writes)&rlxTmp != 0 || a.writes&live != 0 {
+	if a.n != 1 && !(pairs && a.n == 2) || a.store || a.writes&live != 0 {
 		return false
 	}
-	if a.mem != rlxNoMem && (!loads || a.mem != rlxStack) {
+	for i := range a.n {
+		if a.words[i].fromHILO() || a.words[i].mulDiv() {
+			return false
+		}
+	}
+	switch a.mem {
+	case rlxGlobal:
+		if !loads {
+			return false
+		}
+	case rlxPointer:
+		if !loads || a.faults && (!a.near || a.words[0].merge || a.words[0].offset > s.valid[a.base]) {
+			return false
+		}
+		a.faults = false
+	case rlxStack:
+		if !loads {
+			return false
+		}
+	}
+	if !loads && (a.reads|a.writes)&rlxTmp != 0 {
 		return false
 	}
 	var buf [4]rlxWord
@@ -262,7 +448,7 @@ func (s *rlxSched) fromFall(p *obj.Prog, between []*obj.Prog, live []uint64, loa
 		if !s.movable(x) {
 			return nil, nil
 		}
-		if x.Link != nil && s.harmless(x, p, skipped, taken, loads) && !s.marks[x] && !s.parts(before, x) {
+		if x.Link != nil && s.harmless(x, p, skipped, taken, loads, loads) && !s.marks[x] && !s.parts(before, x) {
 			s.node(0, x)
 			return prev, x
 		}
@@ -317,7 +503,7 @@ func (s *rlxSched) fromTarget(p *obj.Prog, between []*obj.Prog, live []uint64, l
 		}
 		other = live[p.Link.Link.Pc]
 	}
-	if !s.harmless(t, p, between, other, loads) || s.unsafe[t] || s.unsafe[p] {
+	if !s.harmless(t, p, between, other, loads, false) || s.unsafe[t] || s.unsafe[p] {
 		return nil
 	}
 	s.node(0, t)

@@ -50,7 +50,7 @@ type rlxNode struct {
 	reads, writes uint64
 	store         bool
 	mem           uint8
-	off, size     int64 // of rlxStack
+	off, size     int64 // from the base register, or from SP
 	// private: no pointer leads to this stack slot.
 	private bool
 	// faults: the access may fault.
@@ -58,6 +58,12 @@ type rlxNode struct {
 	// near: a fault of it, if any, is at an address near zero.
 	near bool
 	base uint8
+	// since is the node that wrote the base register last, -1 if none of the
+	// run did.
+	since int
+	// safe, less one, is the node that has shown the base register to be a good
+	// pointer: behind it this access does not fault.
+	safe int
 	// loaded: the base register comes from a load in this run, so it is a
 	// pointer or nil and not computed from one.
 	loaded bool
@@ -78,6 +84,11 @@ type rlxSched struct {
 	// defers: frames are looked at after a fault.
 	defers bool
 
+	// inRun: the nodes are a run, and not single Progs.
+	inRun bool
+	// valid: the farthest offset from each register that has been accessed.
+	valid [32]int32
+
 	nodes [rlxRun]rlxNode
 	zeros []*obj.Prog // Progs without size in the run, which go to its end
 	real  *obj.Prog   // the last instruction put in place, or nil
@@ -97,6 +108,7 @@ func (c *ctxt0) rlxSchedule() {
 		s.notice(p)
 	}
 
+	s.inRun = true
 	n := 0
 	prev := text // the Prog before the run
 	for p := text.Link; p != nil; {
@@ -146,6 +158,7 @@ func (c *ctxt0) rlxSchedule() {
 		p = next
 	}
 	s.run(prev, n, nil, nil, nil)
+	s.inRun = false
 	s.noticeUnsafe()
 	if !c.ctxt.IsAsm {
 		s.borrow()
@@ -260,12 +273,12 @@ func (s *rlxSched) access(i int, w *rlxWord) {
 		addr, a.store = &a.p.To, true
 	}
 	a.base = w.base
+	a.off, a.size = int64(w.offset), int64(w.size)
 	switch cls := s.aclass(addr); {
 	case cls == C_ADDR:
 		a.mem = rlxGlobal
 	case cls == C_SAUTO || cls == C_LAUTO || addr.Reg == REGSP:
 		a.mem = rlxStack
-		a.off, a.size = int64(w.offset), int64(w.size)
 		if a.n != 1 {
 			a.off, a.size = -1<<40, 1<<41
 		}
@@ -282,10 +295,19 @@ func (s *rlxSched) access(i int, w *rlxWord) {
 	default:
 		a.mem, a.faults = rlxPointer, true
 		a.near = a.n == 1 && w.offset >= 0 && w.offset < 4096-8
-		for j := i - 1; j >= 0; j-- {
-			if b := &s.nodes[j]; b.writes>>w.base&1 != 0 {
+		a.since = i - 1
+		for ; a.since >= 0; a.since-- {
+			if b := &s.nodes[a.since]; b.writes>>w.base&1 != 0 {
 				a.loaded = b.last().late>>w.base&1 != 0
 				break
+			}
+		}
+		if w.base == REGG-REG_R0 && s.inRun {
+			a.faults = false
+		}
+		for j := 0; j < i && s.inRun && a.near && a.faults; j++ {
+			if b := &s.nodes[j]; b.near && b.base == a.base && b.since == a.since {
+				a.safe, a.faults = j+1, false
 			}
 		}
 	}
@@ -313,10 +335,18 @@ func (s *rlxSched) regDep(a, b *rlxNode) uint8 {
 }
 
 func (s *rlxSched) memDep(a, b *rlxNode) bool {
+	overlap := a.off < b.off+b.size && b.off < a.off+a.size
+	if a.near && b.near && a.base == b.base && a.since == b.since && s.inRun {
+		// Near one pointer: both fault or none, and what one accesses the
+		// other does not if the offsets say so. Stores keep their order all the
+		// same, for whoever reads them on another thread or in a signal's
+		// handler.
+		return a.store && b.store || (a.store || b.store) && overlap
+	}
 	if a.store || b.store {
 		switch {
 		case a.mem == rlxStack && b.mem == rlxStack:
-			if a.off < b.off+b.size && b.off < a.off+a.size {
+			if overlap {
 				return true
 			}
 		case a.mem == rlxStack && a.private, b.mem == rlxStack && b.private:
@@ -461,6 +491,9 @@ func (s *rlxSched) graph(n int, term *obj.Prog, t *rlxWord) {
 		s.preds[j] = 0
 		for i := range j {
 			s.lat[i][j] = s.dep(&s.nodes[i], &s.nodes[j])
+			if s.nodes[j].safe == i+1 {
+				s.lat[i][j] = max(1, s.lat[i][j])
+			}
 			if s.lat[i][j] > 0 {
 				s.preds[j] |= 1 << i
 			}
@@ -501,8 +534,8 @@ func (s *rlxSched) fits(i, n int, term *obj.Prog, t *rlxWord) bool {
 		return false
 	case a.writes&t.reads != 0 || t.writes&(a.reads|a.writes) != 0:
 		return false
-	case a.faults:
-		return false // the fault would be the branch's
+	case a.mem == rlxPointer:
+		return false // a fault would be the branch's
 	case s.marks[a.p] && t.writes != 0:
 		return false // a call's slot has the call's position
 	}
@@ -630,7 +663,7 @@ func (s *rlxSched) jumps() {
 		}
 		a := &s.nodes[0]
 		w := a.first()
-		if a.n != 1 || a.faults || w.late != 0 || w.fromHILO() || w.mulDiv() || (a.reads|a.writes)&rlxTmp != 0 {
+		if a.n != 1 || a.mem == rlxPointer || w.late != 0 || w.fromHILO() || w.mulDiv() || (a.reads|a.writes)&rlxTmp != 0 {
 			continue
 		}
 		slot := p.Link
