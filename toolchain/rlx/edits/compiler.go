@@ -16,7 +16,7 @@ var compilerEdits = []Edit{
 `,
 	},
 	{
-		Name: "a register's turn", File: "cmd/compile/internal/ssa/regalloc.go",
+		Name: "the last register", File: "cmd/compile/internal/ssa/regalloc.go",
 		Why: "What rlxPick remembers.",
 		Old: `	ZeroIntReg  register
 	allocatable regMask
@@ -27,7 +27,7 @@ var compilerEdits = []Edit{
 `,
 	},
 	{
-		Name: "registers take turns", File: "cmd/compile/internal/ssa/regalloc.go",
+		Name: "not the last register again", File: "cmd/compile/internal/ssa/regalloc.go",
 		Why: "The lowest free register is mostly the one that has just become free, so a load must wait for the instruction before it and cannot be moved away from its use.",
 		Old: `		r := pickReg(mask &^ s.used)
 `,
