@@ -9,16 +9,18 @@ import (
 	"testing"
 
 	"gwinit/toolchain/rlx/emu"
+	"gwinit/toolchain/rlx/goroot"
 )
 
-// goCommand is the go command that builds what runs, and the CPU that it is
-// for: RLX_GO names one whose output keeps the rules of the RLX4181; the
-// installed Go's needs a MIPS32.
-func goCommand() (string, emu.Mode) {
-	if g := os.Getenv("RLX_GO"); g != "" {
-		return g, emu.ModeStrict
+// goCommand is the go command that builds what runs, our own, and the CPU that
+// it is for.
+func goCommand(t *testing.T) (string, emu.Mode) {
+	t.Helper()
+	root, err := goroot.Ready(t.Context(), goroot.Options{Say: t.Logf})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return "go", emu.ModeMIPS32
+	return filepath.Join(root, "bin", "go"), emu.ModeStrict
 }
 
 func compile(t *testing.T, goCmd, name string, args ...string) string {
@@ -84,7 +86,7 @@ func run(t *testing.T, cfg emu.Config, bin string, args ...string) (string, emu.
 }
 
 func TestHello(t *testing.T) {
-	goCmd, mode := goCommand()
+	goCmd, mode := goCommand(t)
 	bin := build(t, goCmd, "hello")
 	out, exit, first, err := run(t, emu.Config{Mode: mode}, bin)
 	if err != nil || exit != (emu.Exit{}) || out != "hello, world\n" {
@@ -121,7 +123,7 @@ f0d4547fb817222a1b3b27a7d083d553558bc7a089ae06568e2d3632466eba5d
 end
 panic: assignment to entry in nil map
 `
-	goCmd, mode := goCommand()
+	goCmd, mode := goCommand(t)
 	out, exit, c, err := run(t, emu.Config{Mode: mode}, build(t, goCmd, "mixed"))
 	if err != nil || exit.Code != 2 || !strings.HasPrefix(out, want) {
 		t.Fatalf("got %+v, %v\n%s", exit, err, out)
@@ -155,7 +157,7 @@ random true
 killed signal: killed
 none true
 `
-	goCmd, mode := goCommand()
+	goCmd, mode := goCommand(t)
 	bin := build(t, goCmd, "host")
 	self := command(t, mode)
 	t.Chdir(t.TempDir()) // the guest changes it
@@ -188,7 +190,7 @@ func lost(t *testing.T, cfg emu.Config, bin string, args ...string) string {
 // flag where threads do not preempt each other. At the weakest flag with
 // preemption updates must be lost, or this were no stress.
 func TestAtomics(t *testing.T) {
-	goCmd, mode := goCommand()
+	goCmd, mode := goCommand(t)
 	bin := build(t, goCmd, "atomics")
 	for _, test := range []struct {
 		name string

@@ -68,7 +68,7 @@ func TestStd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	goCmd, mode := goCommand()
+	goCmd, mode := goCommand(t)
 	self := command(t, mode)
 	for _, p := range std {
 		t.Run(p.path, func(t *testing.T) {
