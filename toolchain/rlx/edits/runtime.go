@@ -413,39 +413,4 @@ already does below a millisecond.`,
 		New: `	n, errno := epollWait(epfd, events[:], waitms, delay)
 `,
 	},
-	{
-		Name: "no handlers for signals that nobody sends", File: "runtime/signal_unix.go",
-		Why: `MIPS has 128 signals. A start asked for the handler of each and set its own: 242
-system calls, of which 188 for the real-time signals from 35 on, which the runtime
-has no use for. They keep their default until os/signal.Notify asks for one, which
-installs the handler as it does for any signal that has none.`,
-		Old: `		t := &sigtable[i]
-		if t.flags == 0 || t.flags&_SigDefault != 0 {
-			continue
-		}
-
-		// We don't need to use atomic operations here because
-`,
-		New: `		t := &sigtable[i]
-		if t.flags == 0 || t.flags&_SigDefault != 0 {
-			continue
-		}
-		if goarch.IsMips != 0 && i > 34 {
-			break
-		}
-
-		// We don't need to use atomic operations here because
-`,
-	},
-	{
-		Name: "no handlers for signals that nobody sends: import", File: "runtime/signal_unix.go",
-		Why: "For the name of the architecture.",
-		Old: `import (
-	"internal/abi"
-`,
-		New: `import (
-	"internal/abi"
-	"internal/goarch"
-`,
-	},
 }
