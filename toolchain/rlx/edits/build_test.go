@@ -46,9 +46,9 @@ func stockProgram(t *testing.T, name string) string {
 	return bin
 }
 
-// interpret runs a program on the interpreter, as a CPU that takes what either
-// Go makes.
-func interpret(t *testing.T, cfg emu.Config, bin string, args ...string) (string, emu.Counters) {
+// execute runs a program on the interpreter and returns what it says, how it
+// ends and what was counted.
+func execute(t *testing.T, cfg emu.Config, bin string, args ...string) (string, emu.Exit, emu.Counters) {
 	t.Helper()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -60,12 +60,8 @@ func interpret(t *testing.T, cfg emu.Config, bin string, args ...string) (string
 		t.Fatal(err)
 	}
 	defer out.Close()
-	cfg.Mode = emu.ModeMIPS32
 	cfg.Args = append([]string{bin}, args...)
 	cfg.Stdin, cfg.Stdout, cfg.Stderr = int(null.Fd()), int(out.Fd()), int(out.Fd())
-	if cfg.Limit == 0 {
-		cfg.Limit = 1e9
-	}
 	m, err := emu.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -73,10 +69,33 @@ func interpret(t *testing.T, cfg emu.Config, bin string, args ...string) (string
 	defer m.Close()
 	exit, err := m.Run(t.Context(), bin)
 	said, rerr := os.ReadFile(out.Name())
-	if err != nil || rerr != nil || exit != (emu.Exit{}) {
+	if err != nil || rerr != nil {
 		t.Fatalf("%s: %+v, %v, %v\n%s", filepath.Base(bin), exit, err, rerr, said)
 	}
-	return string(said), m.Counters()
+	return string(said), exit, m.Counters()
+}
+
+// interpret runs a program that has to end well, on a CPU that takes what
+// either Go makes.
+func interpret(t *testing.T, cfg emu.Config, bin string, args ...string) (string, emu.Counters) {
+	t.Helper()
+	cfg.Mode = emu.ModeMIPS32
+	if cfg.Limit == 0 {
+		cfg.Limit = 1e9
+	}
+	said, exit, count := execute(t, cfg, bin, args...)
+	if exit != (emu.Exit{}) {
+		t.Fatalf("%s: %+v\n%s", filepath.Base(bin), exit, said)
+	}
+	return said, count
+}
+
+// strict runs a program on the CPU that ends it at its first broken rule.
+func strict(t *testing.T, cfg emu.Config, bin string, args ...string) (string, emu.Exit) {
+	t.Helper()
+	cfg.Mode, cfg.Limit = emu.ModeStrict, 4e9
+	said, exit, _ := execute(t, cfg, bin, args...)
+	return said, exit
 }
 
 // qemu runs a program under qemu-mips (package qemu-user) on one core.
