@@ -191,6 +191,9 @@ func fileCalls(tab map[uint32]sysEntry) {
 		4015: {"chmod", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
 			return m.onPath(a[0], func(p string) error { return syscall.Chmod(p, a[1]) })
 		}},
+		4016: {"lchown", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
+			return m.onPath(a[0], func(p string) error { return syscall.Lchown(p, int(int32(a[1])), int(int32(a[2]))) })
+		}},
 		4019: {"lseek", sysLseek},
 		4024: {"getuid", id(syscall.Getuid)},
 		4033: {"access", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
@@ -230,6 +233,9 @@ func fileCalls(tab map[uint32]sysEntry) {
 		4094: {"fchmod", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
 			return m.onFile(a[0], func(fd int) error { return syscall.Fchmod(fd, a[1]) })
 		}},
+		4095: {"fchown", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
+			return m.onFile(a[0], func(fd int) error { return syscall.Fchown(fd, int(int32(a[1])), int(int32(a[2]))) })
+		}},
 		4118: {"fsync", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
 			return m.onFile(a[0], syscall.Fsync)
 		}},
@@ -246,6 +252,9 @@ func fileCalls(tab map[uint32]sysEntry) {
 			return m.onFile(a[0], syscall.Fdatasync)
 		}},
 		4201: {"pwrite64", sysPwrite},
+		4202: {"chown", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
+			return m.onPath(a[0], func(p string) error { return syscall.Chown(p, int(int32(a[1])), int(int32(a[2]))) })
+		}},
 		4203: {"getcwd", sysGetcwd},
 		4211: {"truncate64", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
 			return m.onPath(a[0], func(p string) error { return syscall.Truncate(p, wide(a[2], a[3])) })
@@ -265,6 +274,11 @@ func fileCalls(tab map[uint32]sysEntry) {
 		4288: {"openat", sysOpenat},
 		4289: {"mkdirat", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
 			return m.onPathAt(a[0], a[1], func(d int, p string) error { return syscall.Mkdirat(d, p, a[2]) })
+		}},
+		4291: {"fchownat", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
+			return m.onPathAt(a[0], a[1], func(d int, p string) error {
+				return syscall.Fchownat(d, p, int(int32(a[2])), int(int32(a[3])), int(a[4]))
+			})
 		}},
 		4293: {"fstatat64", func(m *Machine, _ *thread, a *[8]uint32) (uint32, syscall.Errno) {
 			return m.fstatat(a[0], a[1], a[2], a[3])
