@@ -204,7 +204,7 @@ type BridgeClient struct {
 // Service is one supervised process.
 type Service struct {
 	Name      string  `json:"name"`
-	State     string  `json:"state"` // waiting, starting, running, backoff, stopping, stopped, failed, done
+	State     string  `json:"state"` // waiting, idle, starting, running, backoff, stopping, stopped, failed, done
 	PID       int     `json:"pid,omitempty"`
 	Since     float64 `json:"sinceSeconds"` // in this state for
 	Restarts  int     `json:"restarts"`     // since boot

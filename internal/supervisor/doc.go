@@ -4,6 +4,7 @@
 // # States
 //
 //	waiting   wanted; a dependency is not there yet
+//	idle      on demand: nothing waits at its socket
 //	starting  the process runs and has not said READY=1; a oneshot stays here until it ends
 //	running   ready
 //	backoff   it ended, and will be started again by itself
@@ -14,7 +15,7 @@
 //
 // # Dependencies
 //
-// Needs names services that must be running or done. After names services that
+// Needs names services that must be running, idle or done. After names services that
 // must have had their chance: running, done, or ended in some other way once,
 // or held up by a dependency of their own that has had its chance. Both are looked
 // at before each start, also before a restart; they are not looked at again
@@ -36,6 +37,13 @@
 // A service that is not ready, or a oneshot that is not done, within
 // ReadyTimeout is killed, and so is one that misses its Watchdog (with SIGQUIT
 // first, for the stacks); both count as ends.
+//
+// # On demand
+//
+// A service with a Socket has that from the time at which it could be started,
+// and a process only when something waits there. An end with status 0 is no
+// fault then; after any other end, back-off comes before idle, and what waits
+// goes on waiting. Start and Restart leave it idle. Stop closes the socket.
 //
 // # Stop
 //

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gwinit/internal/handoff"
 	"gwinit/internal/logring"
 	"gwinit/internal/notify"
 	"gwinit/internal/reaper"
@@ -19,6 +20,11 @@ type Launcher interface {
 	// Start starts a process of the service with its stored descriptors. The
 	// caller holds the lock that ev's functions take.
 	Start(s *Spec, stored []notify.Stored, ev Events) (Process, error)
+	// Listen makes the socket of an on-demand service.
+	Listen(path string) (fd int, err error)
+	// Watch calls wanted once, from another goroutine, when something waits at
+	// the socket fd, or after its shutdown. fd stays the caller's.
+	Watch(fd int, wanted func()) error
 }
 
 // Events are what a process does, told from other goroutines than the one that
@@ -141,6 +147,29 @@ func (y *System) Start(s *Spec, stored []notify.Stored, ev Events) (_ Process, e
 		}
 	}
 	return p, nil
+}
+
+// Listen implements Launcher.
+func (y *System) Listen(path string) (int, error) { return handoff.Listen(path) }
+
+// Watch implements Launcher.
+func (y *System) Watch(fd int, wanted func()) error {
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("watch a socket: %w", err)
+	}
+	err = y.loop.add(&source{
+		fd: own,
+		read: func([]byte) error {
+			wanted()
+			return notify.ErrClosed // once
+		},
+		end: func() { unix.Close(own) },
+	})
+	if err != nil {
+		unix.Close(own)
+	}
+	return err
 }
 
 // process is a child with its notification socket.

@@ -21,6 +21,7 @@ type end struct {
 // verdict is what follows from an end.
 type verdict struct {
 	done   bool
+	idle   bool   // on demand, and over for now
 	failed string // why, if it is failed
 	delay  time.Duration
 }
@@ -30,6 +31,10 @@ func (h *history) next(s *Spec, e end) verdict {
 	if s.Oneshot && e.code == 0 {
 		*h = history{}
 		return verdict{done: true}
+	}
+	if s.Socket != "" && e.code == 0 && e.ran >= fastExit {
+		*h = history{}
+		return verdict{idle: true}
 	}
 	if e.ready >= healthyAfter || s.TTY != "" && e.ran >= sessionTime {
 		*h = history{}

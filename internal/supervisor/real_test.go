@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/api"
+	"gwinit/internal/handoff"
 	"gwinit/internal/logring"
 	"gwinit/internal/notify"
 	"gwinit/internal/reaper"
@@ -131,6 +132,30 @@ func child(mode string) error {
 				return err
 			}
 			fmt.Fprintln(c, os.Getpid())
+			c.Close()
+		}
+	case "taker":
+		fd, ok := conn.FD(handoff.StoredName)
+		if !ok {
+			return errors.New("no socket")
+		}
+		l, err := net.FileListener(os.NewFile(uintptr(fd), "socket"))
+		if err != nil {
+			return err
+		}
+		if err := conn.Ready(""); err != nil {
+			return err
+		}
+		context.AfterFunc(ctx, func() { l.Close() })
+		for {
+			c, err := handoff.Take(l.(*net.UnixListener))
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprint(c, "taken")
 			c.Close()
 		}
 	case "store": // is killed before PID 1 can have looked at what it stored

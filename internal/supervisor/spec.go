@@ -48,6 +48,14 @@ type Spec struct {
 	Safe      bool // also started in safe mode
 	Manual    bool // not started by Boot, only by Start
 
+	// Socket is the path of a socket of package handoff, which PID 1 makes and
+	// watches. The service is then on demand: idle until something waits there,
+	// started with the socket as the stored descriptor handoff.StoredName, and
+	// idle again when it ends with status 0, which it does by itself when it
+	// has nothing to do, and not within 10 s of its start (that counts as a
+	// fault, so that one which does not take what waits is not started for ever).
+	Socket string
+
 	// TTY is a device that becomes stdin, stdout, stderr and the controlling
 	// terminal; nothing of it is logged. It implies NoNotify.
 	TTY string

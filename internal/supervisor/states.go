@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gwinit/internal/handoff"
 	"gwinit/internal/logring"
 	"gwinit/internal/notify"
 	"gwinit/internal/reaper"
@@ -28,7 +29,7 @@ func (s *Supervisor) set(sv *service, state, why string) {
 	}
 	sv.state, sv.since = state, time.Now()
 	switch state {
-	case Running, Done, Failed, Stopped, Backoff:
+	case Running, Done, Failed, Stopped, Backoff, Idle:
 		sv.settled = true
 	}
 	if why != "" {
@@ -77,7 +78,7 @@ func (s *Supervisor) start(sv *service) error {
 func (s *Supervisor) stop(sv *service) error {
 	sv.want, sv.again, sv.history = false, false, history{}
 	switch sv.state {
-	case Waiting, Backoff, Failed:
+	case Waiting, Backoff, Failed, Idle:
 		s.set(sv, Stopped, "asked to stop")
 		s.settle()
 	case Starting, Running:
@@ -101,12 +102,16 @@ func (s *Supervisor) settle() {
 				}
 			}
 			for _, name := range sv.Needs {
-				if d := s.find(name); d.state != Running && d.state != Done {
+				if d := s.find(name); d.state != Running && d.state != Done && d.state != Idle {
 					missing, held = name, held || d.settled
 				}
 			}
 			if missing == "" {
-				s.launch(sv)
+				if sv.Socket != "" && !sv.called {
+					s.idle(sv)
+				} else {
+					s.launch(sv)
+				}
 				progress = true
 				continue
 			}
@@ -118,8 +123,55 @@ func (s *Supervisor) settle() {
 	}
 }
 
+// idle has the socket of an on-demand service, and watches it.
+func (s *Supervisor) idle(sv *service) {
+	if err := s.watch(sv); err != nil {
+		sv.lastExit = "cannot start: " + err.Error()
+		s.ended(sv, end{code: -1})
+		return
+	}
+	s.set(sv, Idle, "until something waits at "+sv.Socket)
+}
+
+// watch makes the socket if it is not there, and watches it if it is not
+// watched already.
+func (s *Supervisor) watch(sv *service) error {
+	i := slices.IndexFunc(sv.stored, func(f notify.Stored) bool { return f.Name == handoff.StoredName })
+	if i < 0 {
+		fd, err := s.o.Launcher.Listen(sv.Socket)
+		if err != nil {
+			return err
+		}
+		i = len(sv.stored)
+		sv.stored = append(sv.stored, notify.Stored{Name: handoff.StoredName, FD: fd})
+	}
+	if sv.watch != 0 {
+		return nil
+	}
+	s.watchID++
+	this := s.watchID
+	err := s.o.Launcher.Watch(sv.stored[i].FD, func() {
+		s.locked(func() {
+			if sv.watch != this {
+				return // of a socket that was closed
+			}
+			sv.watch = 0
+			if sv.state == Idle {
+				sv.called = true
+				s.set(sv, Waiting, "")
+				s.settle()
+			}
+		})
+	})
+	if err == nil {
+		sv.watch = this
+	}
+	return err
+}
+
 // launch starts the process.
 func (s *Supervisor) launch(sv *service) {
+	sv.called = false
 	if sv.unasked {
 		sv.restarts++
 		sv.unasked = false
@@ -263,9 +315,13 @@ func (s *Supervisor) remove(sv *service, name string) {
 // socket that stayed open would let clients connect and then leave them waiting.
 func (sv *service) forget() {
 	for _, f := range sv.stored {
+		if sv.Socket != "" && f.Name == handoff.StoredName {
+			// Nobody listens then, whoever has a duplicate; the watch ends.
+			_ = unix.Shutdown(f.FD, unix.SHUT_RDWR)
+		}
 		unix.Close(f.FD)
 	}
-	sv.stored = nil
+	sv.stored, sv.watch = nil, 0
 }
 
 // terminate asks the process to end, and sees to it.
@@ -335,8 +391,11 @@ func (s *Supervisor) ended(sv *service, e end) {
 	case again:
 		s.set(sv, Waiting, sv.lastExit)
 	default:
-		sv.unasked = true
-		switch v := sv.history.next(&sv.Spec, e); {
+		v := sv.history.next(&sv.Spec, e)
+		sv.unasked = !v.idle
+		switch {
+		case v.idle:
+			s.set(sv, Waiting, sv.lastExit)
 		case v.done:
 			s.set(sv, Done, sv.lastExit)
 		case v.failed != "":

@@ -21,6 +21,7 @@ const LogName = "init"
 // The states, as the control protocol names them.
 const (
 	Waiting  = "waiting"
+	Idle     = "idle"
 	Starting = "starting"
 	Running  = "running"
 	Backoff  = "backoff"
@@ -67,6 +68,7 @@ type Supervisor struct {
 	services []*service // as in the table
 	closing  bool
 	callID   uint32
+	watchID  uint32
 	changed  chan struct{} // closed at the next change of a state, if somebody waits
 }
 
@@ -84,6 +86,8 @@ type service struct {
 	status   string
 	lastExit string
 	stored   []notify.Stored
+	watch    uint32 // number of the watch at the socket; 0: none
+	called   bool   // something waits at the socket
 
 	// Of the present process.
 	process   Process
@@ -140,7 +144,7 @@ func (s *Supervisor) Boot() {
 }
 
 // Start starts a service, at once if it is in backoff or failed, and waits
-// until it is running or done (nil), has ended (an error with its last words)
+// until it is running, idle or done (nil), has ended (an error with its last words)
 // or ctx ends. One that is running is left alone.
 func (s *Supervisor) Start(ctx context.Context, name string) error {
 	if err := s.act(name, s.start); err != nil {
@@ -188,7 +192,7 @@ func (s *Supervisor) Restart(ctx context.Context, name string) error {
 func (s *Supervisor) awaitUp(ctx context.Context, name string) error {
 	return s.await(ctx, name, func(sv *service) (bool, error) {
 		switch sv.state {
-		case Running, Done:
+		case Running, Done, Idle:
 			return true, nil
 		case Backoff, Failed:
 			return true, fmt.Errorf("start %s: it is in state %s: %s", name, sv.state, sv.lastExit)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"gwinit/internal/notify"
 	"gwinit/internal/reaper"
 	"gwinit/internal/supervisor"
@@ -18,10 +20,54 @@ type Launcher struct {
 	Fail func(*supervisor.Spec) error
 	// Deaf, if not nil, tells which signals a service ignores.
 	Deaf func(name string, s syscall.Signal) bool
+	// FailListen, if not nil, may make Listen fail.
+	FailListen func() error
 
 	mu      sync.Mutex // guards all below
 	started []*Process
+	sockets map[string]int // descriptors of on-demand services, by path
+	watches map[int]func() // by descriptor
 	running sync.WaitGroup
+}
+
+// Listen implements supervisor.Launcher.
+func (l *Launcher) Listen(path string) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.FailListen != nil {
+		if err := l.FailListen(); err != nil {
+			return -1, err
+		}
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if l.sockets == nil {
+		l.sockets, l.watches = make(map[string]int), make(map[int]func())
+	}
+	l.sockets[path] = fd
+	return fd, err
+}
+
+// Watch implements supervisor.Launcher.
+func (l *Launcher) Watch(fd int, wanted func()) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watches[fd] = wanted
+	return nil
+}
+
+// Knock is what waits at the socket of that path. It tells whether the socket
+// is watched.
+func (l *Launcher) Knock(path string) bool {
+	l.mu.Lock()
+	fd, there := l.sockets[path]
+	wanted := l.watches[fd]
+	delete(l.watches, fd)
+	l.mu.Unlock()
+	if there && wanted != nil {
+		wanted()
+		return true
+	}
+	return false
 }
 
 // Start implements supervisor.Launcher.
