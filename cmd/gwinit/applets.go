@@ -13,7 +13,7 @@ import (
 func applets() applet.Table {
 	return slices.Concat(
 		applet.Table{userdata.Applet(), boothold.Applet()},
-		bridgeApplets(), coreApplets(), gwctlApplets(), shellApplets(), toolApplets(), netApplets(), selftestApplets(),
+		bridgeApplets(), coreApplets(), sshdApplets(), gwctlApplets(), shellApplets(), toolApplets(), netApplets(), selftestApplets(),
 	)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"gwinit/board/rtl8196e"
+	"gwinit/internal/handoff"
 	"gwinit/internal/supervisor"
 )
 
@@ -12,6 +13,7 @@ const (
 	svcUserdata = "userdata"
 	svcBridge   = "bridge"
 	svcCore     = "core"
+	svcSSHD     = "sshd"
 	svcConsole  = "console"
 )
 
@@ -37,6 +39,12 @@ func services(b rtl8196e.Board) []supervisor.Spec {
 			// when the port listens already.
 			Name: svcCore, Argv: []string{"gw", "core"}, After: []string{svcUserdata, svcBridge},
 			Essential: true, Safe: true, OOMScoreAdj: -500,
+		},
+		{
+			// On demand: it has the memory and the attack surface of its
+			// sessions, while there are any.
+			Name: svcSSHD, Argv: []string{"gw", "sshd"}, After: []string{svcUserdata}, Socket: "/" + handoff.SSH,
+			Essential: true, Safe: true, OOMScoreAdj: 200,
 		},
 		{
 			Name: svcConsole, Argv: []string{"-sh"}, Env: []string{"TERM=vt100"}, TTY: b.Console.Device,

@@ -40,6 +40,7 @@ var parts = []part{
 	{"no_core", "core: eth, DHCP (netlink, insomniacslk/dhcp, net)"},
 	{"no_gwctl", "gwctl's command line"},
 	{"no_bridge", "bridge"},
+	{"no_sshd", "sshd: sessions without SSH"},
 	{"no_selftest", "selftest"},
 }
 

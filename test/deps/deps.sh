@@ -13,8 +13,9 @@ packages() {
 	kernel) echo linux-source-6.1 gcc-mips-linux-gnu gcc libc6-dev make flex bison bc xz-utils ;;
 	qemu) echo qemu-system-mips gcc libc6-dev ;;
 	# The peers of the unit tests: a big-endian user mode, a DHCP server in
-	# a network namespace, a C compiler for the race detector.
-	test) echo qemu-user dnsmasq-base iproute2 util-linux procps mtd-utils squashfs-tools gcc libc6-dev git ;;
+	# a network namespace, SSH clients and a port scanner at the bridge's
+	# door, a C compiler for the race detector.
+	test) echo openssh-client nmap qemu-user dnsmasq-base iproute2 util-linux procps mtd-utils squashfs-tools gcc libc6-dev git ;;
 	# Any node will do that is on the path already: Debian's is older
 	# than the one many people install from elsewhere.
 	e2e)
