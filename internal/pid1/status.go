@@ -66,11 +66,11 @@ func (b *backend) Status(ctx context.Context) api.Status {
 		s.Userdata, _ = userdata.ReadVerdict("")
 		s.Warnings = append(s.Warnings, "/userdata does not answer: the flash or its driver hangs")
 	}
-	owner, err := radiolock.Owner("")
+	owner, err := radiolock.Look("")
 	if err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
-	s.Radio = api.Radio{Owner: owner, Device: b.in.board.Radio.Device, Mode: config.ModeZigbee}
+	s.Radio = api.Radio{Owner: owner.Name, Device: b.in.board.Radio.Device, Mode: config.ModeZigbee}
 	if radio.Mode != "" {
 		s.Radio.Mode = radio.Mode
 	}

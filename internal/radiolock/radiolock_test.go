@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func root(t *testing.T) string {
@@ -23,8 +24,9 @@ func root(t *testing.T) string {
 
 func owner(t *testing.T, root, want string) {
 	t.Helper()
-	if got, err := Owner(root); err != nil || got != want {
-		t.Errorf("owner %q, %v; want %q", got, err, want)
+	got, err := Look(root)
+	if err != nil || got.Name != want {
+		t.Errorf("owner %+v, %v; want %q", got, err, want)
 	}
 }
 
@@ -75,7 +77,7 @@ func TestLookingNeverTakes(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				if _, err := Owner(dir); err != nil {
+				if _, err := Look(dir); err != nil {
 					t.Error(err)
 					return
 				}
@@ -143,4 +145,57 @@ func TestRefusals(t *testing.T) {
 	if _, err := Acquire(dir, "bridge"); err == nil {
 		t.Error("followed a symbolic link")
 	}
+}
+
+func TestSinceWhenAndWho(t *testing.T) {
+	dir := root(t)
+	before, err := Monotonic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := Acquire(dir, "bridge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	h, err := Look(dir)
+	after, cerr := Monotonic()
+	if err != nil || cerr != nil {
+		t.Fatal(err, cerr)
+	}
+	if h.PID != os.Getpid() || h.Held < 0 || h.Held > after-before {
+		t.Errorf("holder %+v, want pid %d and at most %v", h, os.Getpid(), after-before)
+	}
+}
+
+func TestParse(t *testing.T) {
+	const now = 20 * time.Second
+	// What anybody may find while Acquire writes, or after somebody else did.
+	for text, want := range map[string]Holder{
+		"":                                {Name: "unknown"},
+		"bri":                             {Name: "unknown"},
+		"\n5 6\n":                         {Name: "unknown"},
+		"bridge\n":                        {Name: "bridge"},
+		"bridge\n12":                      {Name: "bridge"},
+		"bridge\n-5 7\n":                  {Name: "bridge"},
+		"bridge\n9223372036854775807 7\n": {Name: "bridge"},
+		"bridge\n5000000000 0\n":          {Name: "bridge"},
+		"bridge\n5000000000 77\n":         {Name: "bridge", PID: 77, Held: 15 * time.Second},
+		strings.Repeat("x", 65) + "\n":    {Name: "unknown"},
+	} {
+		if h := parse(text, now); h != want {
+			t.Errorf("%q: %+v; want %+v", text, h, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("bridge\n5000000000 77\n", int64(6e9))
+	f.Add("", int64(0))
+	f.Fuzz(func(t *testing.T, text string, now int64) {
+		h := parse(text, time.Duration(now))
+		if h.Name == "" || len(h.Name) > maxName || h.Held < 0 || h.PID < 0 || strings.Contains(h.Name, "\n") {
+			t.Errorf("%q at %d: %+v", text, now, h)
+		}
+	})
 }

@@ -272,8 +272,8 @@ func TestThreadMode(t *testing.T) {
 		c.Close()
 	}
 	g.says("connection from", "closed: the radio is in Thread (OTBR) mode")
-	if owner, err := radiolock.Owner(f.Root); owner != "" || err != nil {
-		t.Errorf("the radio's owner is %q, %v", owner, err)
+	if owner, err := radiolock.Look(f.Root); owner.Name != "" || err != nil {
+		t.Errorf("the radio's owner is %+v, %v", owner, err)
 	}
 	if w := f.Writes(); len(w) != 0 {
 		t.Errorf("enable got %q", w)

@@ -497,12 +497,12 @@ func TestRadioInUse(t *testing.T) {
 	g.says("the UART is not open", "in use by flash")
 	lock.Release()
 	g.open()
-	if owner, err := radiolock.Owner(g.root); owner != LockOwner || err != nil {
-		t.Errorf("owner %q, %v", owner, err)
+	if owner, err := radiolock.Look(g.root); owner.Name != LockOwner || err != nil {
+		t.Errorf("owner %+v, %v", owner, err)
 	}
 	g.stop()
-	if owner, err := radiolock.Owner(g.root); owner != "" || err != nil {
-		t.Errorf("owner after the end %q, %v", owner, err)
+	if owner, err := radiolock.Look(g.root); owner.Name != "" || err != nil {
+		t.Errorf("owner after the end %+v, %v", owner, err)
 	}
 }
 
@@ -1094,8 +1094,8 @@ func TestKilled(t *testing.T) {
 		child.Wait()
 		c.Close()
 	}
-	if owner, err := radiolock.Owner(g.root); owner != "" || err != nil {
-		t.Errorf("a killed bridge leaves the radio to %q, %v", owner, err)
+	if owner, err := radiolock.Look(g.root); owner.Name != "" || err != nil {
+		t.Errorf("a killed bridge leaves the radio to %+v, %v", owner, err)
 	}
 }
 
