@@ -4,14 +4,15 @@
 // firmware's kernel (driver rtl8196e_uart_bridge) through its parameters in
 // sysfs.
 //
-// It finds the driver, disarms it before the UART is opened, arms it again and
-// reads its flow control setting. It does not watch the driver's counters and
-// does not run it as an engine. On a kernel without the driver everything says
-// ErrAbsent.
+// It finds the driver, arms and disarms it, sets it up, each setting read back
+// and compared, and reads its counters. It decides nothing: the bridge's engine
+// that runs on the driver does, and package radiouart whose the UART is. On a
+// kernel without the driver everything says ErrAbsent.
 //
 // Reading or writing any parameter can block, for as long as another process
 // pulses a radio pin (about 1.2 s): the functions therefore take a context and
-// do each access in a goroutine that outlives them only if the driver hangs.
+// do each access in a goroutine that outlives them only while the driver hangs.
+// There is one such goroutine at a time: the driver has one lock for all.
 package kernelbridge
 
 import (
@@ -39,8 +40,21 @@ var ErrStillArmed = errors.New("the kernel bridge stays armed")
 // driver's threads end within milliseconds, and a read is one exclusive lock.
 const pollEvery = 10 * time.Millisecond
 
-// Driver is the kernel bridge's folder in sysfs.
-type Driver struct{ dir string }
+// Params are the driver's parameters, by their names. Values are text without
+// a line end. Both methods may block.
+type Params interface {
+	Read(name string) (string, error)
+	Write(name, value string) error
+}
+
+// Driver is the kernel bridge. Its methods may be called by several goroutines.
+type Driver struct {
+	params Params
+	busy   chan struct{} // holds a token while an access is under way
+}
+
+// Over returns the driver with those parameters.
+func Over(p Params) *Driver { return &Driver{params: p, busy: make(chan struct{}, 1)} }
 
 // Detect returns the driver, or ErrAbsent. root is the file-system root, ""
 // or "/" on the box.
@@ -53,7 +67,7 @@ func Detect(root string) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for the kernel bridge: %w", err)
 	}
-	return &Driver{dir: dir}, nil
+	return Over(folder(dir)), nil
 }
 
 // Armed says whether the driver has the UART and its port.
@@ -120,48 +134,42 @@ func (d *Driver) FlowControl(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	switch v { // reads are numeric, whatever was written
-	case "0":
-		return "none", nil
-	case "1":
-		return "hw", nil
-	case "2":
-		return "sw", nil
+	for name, number := range flowNumbers {
+		if v == number {
+			return name, nil
+		}
 	}
 	return "", fmt.Errorf("read kernel bridge flow_control: %q is not 0, 1 or 2", v)
 }
 
 func (d *Driver) read(ctx context.Context, name string) (string, error) {
-	return within(ctx, "read kernel bridge "+name, func() (string, error) {
-		b, err := os.ReadFile(filepath.Join(d.dir, name))
-		return strings.TrimSpace(string(b)), err
-	})
+	return d.within(ctx, "read kernel bridge "+name, func() (string, error) { return d.params.Read(name) })
 }
 
 func (d *Driver) write(ctx context.Context, name, value string) error {
-	_, err := within(ctx, "write kernel bridge "+name+"="+value, func() (string, error) {
-		f, err := os.OpenFile(filepath.Join(d.dir, name), os.O_WRONLY, 0)
-		if err != nil {
-			return "", err
-		}
-		_, err = f.WriteString(value + "\n")
-		return "", errors.Join(err, f.Close())
+	_, err := d.within(ctx, "write kernel bridge "+name+"="+value, func() (string, error) {
+		return "", d.params.Write(name, value)
 	})
 	return err
 }
 
 // within runs a system call that cannot be interrupted and gives up waiting
-// for it when ctx ends.
-func within(ctx context.Context, op string, f func() (string, error)) (string, error) {
+// for it, or for its turn, when ctx ends.
+func (d *Driver) within(ctx context.Context, op string, f func() (string, error)) (string, error) {
 	type result struct {
 		v   string
 		err error
 	}
 	done := make(chan result, 1) // buffered: a late answer must not hold its goroutine
-	go func() {
-		v, err := f()
-		done <- result{v, err}
-	}()
+	select {
+	case d.busy <- struct{}{}:
+		go func() {
+			v, err := f()
+			<-d.busy
+			done <- result{v, err}
+		}()
+	case <-ctx.Done():
+	}
 	select {
 	case r := <-done:
 		if r.err != nil {
@@ -171,4 +179,22 @@ func within(ctx context.Context, op string, f func() (string, error)) (string, e
 	case <-ctx.Done():
 		return "", fmt.Errorf("%s: the driver does not answer: %w", op, ctx.Err())
 	}
+}
+
+// folder is Params in sysfs.
+type folder string
+
+func (dir folder) Read(name string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(string(dir), name))
+	return strings.TrimSpace(string(b)), err
+}
+
+func (dir folder) Write(name, value string) error {
+	// Truncated as a shell's > does, which sysfs ignores.
+	f, err := os.OpenFile(filepath.Join(string(dir), name), os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value + "\n")
+	return errors.Join(err, f.Close())
 }

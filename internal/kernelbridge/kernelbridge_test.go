@@ -22,6 +22,11 @@ func detect(t *testing.T, f *kernelbridgetest.Fake) *kernelbridge.Driver {
 	return d
 }
 
+func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithTimeout(t.Context(), d)
+}
+
 func TestAbsent(t *testing.T) {
 	if _, err := kernelbridge.Detect(t.TempDir()); !errors.Is(err, kernelbridge.ErrAbsent) {
 		t.Errorf("got %v", err)

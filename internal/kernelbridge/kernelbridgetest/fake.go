@@ -1,8 +1,9 @@
 //go:build linux
 
-// Package kernelbridgetest is a sysfs folder that behaves as the in-kernel
-// UART bridge's does, as far as arming goes: enable is written, armed follows
-// after a while or never, flow_control reads as a number.
+// Package kernelbridgetest has two fakes of the in-kernel UART bridge's
+// parameters. Fake is a folder that another process can use, too: enable is
+// written, armed follows after a while or never, the other parameters read what
+// was written. Driver is in memory and behaves as the driver does.
 package kernelbridgetest
 
 import (
@@ -41,6 +42,11 @@ func New(t testing.TB, armed bool, flowControl string, onEnable func(f *Fake, va
 	}
 	f.SetArmed(armed)
 	f.Set("flow_control", flowControl)
+	f.Set("tty", "/dev/ttyS1")
+	f.Set("baud", "115200")
+	f.Set("bind_addr", "0.0.0.0")
+	f.Set("port", "8888")
+	f.Set("stats", "rx=0 tx=0 drops_nocli=0 drops_err=0 drops_tx=0 xoff=0 xon=0 tx_pause_timeouts=0")
 	enable := filepath.Join(f.dir, "enable")
 	if err := unix.Mkfifo(enable, 0o644); err != nil {
 		t.Fatal(err)
