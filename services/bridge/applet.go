@@ -167,8 +167,8 @@ func run(ctx context.Context, conn *notify.Conn, s *settings) (err error) {
 	}
 	if errors.Is(err, unix.EADDRINUSE) {
 		// The kernel bridge may be what has the port.
-		if _, derr := s.opener.disarm(ctx); derr != nil {
-			return errors.Join(err, derr)
+		if ferr := s.opener.freePort(ctx); ferr != nil {
+			return errors.Join(err, ferr)
 		}
 		o.Listener = -1
 		b, err = Listen(o)

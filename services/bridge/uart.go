@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"gwinit/internal/kernelbridge"
-	"gwinit/internal/radiolock"
+	"gwinit/internal/radiouart"
 	"gwinit/internal/tty"
 )
 
@@ -28,18 +28,14 @@ type Port interface {
 // the port; the bridge calls it once, from the goroutine that called OpenFunc.
 type OpenFunc func(ctx context.Context) (p Port, release func(), err error)
 
-// disarmLimit bounds the wait for the kernel bridge: a pulse on a radio pin,
-// during which the driver answers nobody, takes 1.2 s.
-const disarmLimit = 3 * time.Second
-
 // notOpen begins what is said of a UART that is not open.
 const notOpen = "the UART is not open: "
 
 // LockOwner is the bridge's name as an owner of the radio (INV 5).
 const LockOwner = "bridge"
 
-// DeviceOpener opens a UART as the box needs it: the kernel bridge disarmed,
-// the radio's lock taken, then the port.
+// DeviceOpener opens a UART as the box needs it: the radio's lock taken, the
+// kernel bridge disarmed, then the port.
 type DeviceOpener struct {
 	Root   string // file-system root for sysfs and the lock
 	Device string // path, used as it is
@@ -52,79 +48,73 @@ type DeviceOpener struct {
 	HardwareFlow bool
 	BaseBaud     int // see tty.Config
 
-	disarmed bool // the kernel bridge was armed, and told to give up
+	way *radiouart.UART // made at the first use
 }
 
 // Open is an OpenFunc.
 func (d *DeviceOpener) Open(ctx context.Context) (Port, func(), error) {
-	name, err := d.disarm(ctx)
+	held, err := d.uart().Take(ctx, LockOwner) // INV 5
 	if err != nil {
 		return nil, nil, err
 	}
-	flow, err := tty.ParseFlow(name)
+	port, err := d.openPort(ctx, held)
 	if err != nil {
-		return nil, nil, err
-	}
-	if flow == tty.FlowHard && !d.HardwareFlow {
-		flow = tty.FlowSoft
-	}
-	lock, err := radiolock.Acquire(d.Root, LockOwner) // INV 5
-	if err != nil {
-		return nil, nil, err
-	}
-	port, err := tty.Open(d.Device, tty.Config{Baud: d.Baud, Flow: flow, BaseBaud: d.BaseBaud})
-	if err != nil {
-		return nil, nil, errors.Join(err, lock.Release())
+		return nil, nil, errors.Join(err, held.Release())
 	}
 	return port, func() {
 		// Neither error changes anything: both descriptors are gone.
 		_ = port.Close()
-		_ = lock.Release()
+		_ = held.Release()
 	}, nil
 }
 
-// disarm makes the kernel bridge give up the UART and returns the name of the
-// flow control to use.
-func (d *DeviceOpener) disarm(ctx context.Context) (flow string, err error) {
-	flow = d.Flow
-	driver, err := kernelbridge.Detect(d.Root)
-	if errors.Is(err, kernelbridge.ErrAbsent) {
-		if flow == "" {
-			flow = d.DefaultFlow
-		}
-		return flow, nil
-	}
+func (d *DeviceOpener) openPort(ctx context.Context, held *radiouart.Held) (*tty.Port, error) {
+	name, err := d.flow(ctx, held.Driver)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, disarmLimit)
-	defer cancel()
-	was, err := driver.Disarm(ctx)
-	d.disarmed = d.disarmed || was // also when it was told so and stays armed
+	flow, err := tty.ParseFlow(name)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if flow == "" {
-		if flow, err = driver.FlowControl(ctx); err != nil {
-			return "", err
-		}
+	if flow == tty.FlowHard && !d.HardwareFlow {
+		flow = tty.FlowSoft
 	}
-	return flow, nil
+	return tty.Open(d.Device, tty.Config{Baud: d.Baud, Flow: flow, BaseBaud: d.BaseBaud})
 }
 
-// Rearm gives the UART back to the kernel bridge if it was taken from there. Call it when nothing uses d any more.
-func (d *DeviceOpener) Rearm(ctx context.Context) error {
-	if !d.disarmed {
-		return nil
+// flow returns the name of the flow control to use.
+func (d *DeviceOpener) flow(ctx context.Context, driver *kernelbridge.Driver) (string, error) {
+	switch {
+	case d.Flow != "":
+		return d.Flow, nil
+	case driver == nil:
+		return d.DefaultFlow, nil
 	}
-	driver, err := kernelbridge.Detect(d.Root)
+	ctx, cancel := context.WithTimeout(ctx, radiouart.DisarmLimit)
+	defer cancel()
+	return driver.FlowControl(ctx)
+}
+
+func (d *DeviceOpener) uart() *radiouart.UART {
+	if d.way == nil {
+		d.way = radiouart.New(d.Root)
+	}
+	return d.way
+}
+
+// freePort has the kernel bridge give up its port, which may be ours.
+func (d *DeviceOpener) freePort(ctx context.Context) error {
+	held, err := d.uart().Take(ctx, LockOwner)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, disarmLimit)
-	defer cancel()
-	return driver.Arm(ctx)
+	return held.Release()
 }
+
+// Rearm gives the UART back to the kernel bridge if it was taken from there.
+// Call it when nothing uses d any more.
+func (d *DeviceOpener) Rearm(ctx context.Context) error { return d.uart().Rearm(ctx) }
 
 // opener opens the UART, now and whenever the loop has lost it, until ctx
 // ends. It is the only one that opens or closes a port, for both can block.
