@@ -43,6 +43,12 @@ const (
 	FlowHardware = "hw"
 )
 
+// Engines of the bridge.
+const (
+	EngineUser   = "user"   // ours
+	EngineKernel = "kernel" // the in-kernel driver of the incumbent's kernel
+)
+
 // Radio is radio.conf.
 type Radio struct {
 	Mode    string // ModeZigbee or ModeOTBR
@@ -51,10 +57,20 @@ type Radio struct {
 	FlowSet bool   // Flow is not ""
 	Bind    string // IPv4 or IPv6 literal that the bridge listens on; "" is every address
 
+	KernelEngine bool // BRIDGE_ENGINE is EngineKernel, not EngineUser
+
 	// What somebody noted about the radio's firmware; "" when absent.
 	Firmware          string // ncp, rcp, otrcp, router
 	FirmwareVersion   string
 	BootloaderVersion string
+}
+
+// Engine names the bridge's engine: EngineUser or EngineKernel.
+func (r Radio) Engine() string {
+	if r.KernelEngine {
+		return EngineKernel
+	}
+	return EngineUser
 }
 
 // Network is eth0.conf, eth0.bak, mac_address and hostname.

@@ -99,11 +99,20 @@ func (l *loader) radio(b rtl8196e.Board) Radio {
 			bind, w := parseBind(v)
 			r.Bind = bind
 			return w
+		case "BRIDGE_ENGINE":
+			if w := oneOf(v, EngineUser, EngineKernel); w.problem != "" {
+				return w.using(EngineUser)
+			}
+			r.KernelEngine = v == EngineKernel
 		default:
 			return verdict{problem: unknown}
 		}
 		return verdict{}
 	})
+	if a, err := netip.ParseAddr(r.Bind); err == nil && a.Unmap().Is6() && r.KernelEngine {
+		l.warn(Warning{File: fileRadio, Key: "BRIDGE_ENGINE", Value: EngineKernel, Problem: "the kernel's bridge cannot listen on " + r.Bind + ": it has IPv4 only", Used: EngineUser})
+		r.KernelEngine = false
+	}
 	if !firmwareBaud && legacy.key != "" {
 		if v := r.setBaud(legacy.value, b); v.problem != "" {
 			l.warn(legacy.warning(fileRadio, v))

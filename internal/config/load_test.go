@@ -157,6 +157,19 @@ func TestRadio(t *testing.T) {
 		{name: "bind to everything", text: "BRIDGE_BIND=0.0.0.0\n", want: Radio{Mode: "zigbee", Baud: 460800}},
 		{name: "bind to IPv6", text: "BRIDGE_BIND=FD00::1\n", want: Radio{Mode: "zigbee", Baud: 460800, Bind: "fd00::1"}},
 		{
+			name: "engine kernel", text: "BRIDGE_ENGINE=kernel\nBRIDGE_BIND=10.0.0.1\n",
+			want: Radio{Mode: "zigbee", Baud: 460800, Bind: "10.0.0.1", KernelEngine: true},
+		},
+		{name: "engine user", text: "BRIDGE_ENGINE=kernel\nBRIDGE_ENGINE=user\n", want: Radio{Mode: "zigbee", Baud: 460800}},
+		{
+			name: "another engine", text: "BRIDGE_ENGINE=fast\n", want: Radio{Mode: "zigbee", Baud: 460800},
+			warnings: []string{file + `:1: BRIDGE_ENGINE="fast": neither user nor kernel; using user`},
+		},
+		{
+			name: "engine kernel on IPv6", text: "BRIDGE_ENGINE=kernel\nBRIDGE_BIND=fd00::1\n", want: Radio{Mode: "zigbee", Baud: 460800, Bind: "fd00::1"},
+			warnings: []string{file + `: BRIDGE_ENGINE="kernel": the kernel's bridge cannot listen on fd00::1: it has IPv4 only; using user`},
+		},
+		{
 			name: "bind to a name", text: "BRIDGE_BIND=localhost\n", want: Radio{Mode: "zigbee", Baud: 460800},
 			warnings: []string{file + `:1: BRIDGE_BIND="localhost": not an address to listen on; using every address`},
 		},

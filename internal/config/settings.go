@@ -55,6 +55,7 @@ func Settings() []Setting {
 			}
 			return c.Radio.Bind
 		}},
+		{"radio.BRIDGE_ENGINE", "user; kernel: the kernel's own driver, where it has one", fileRadio, "BRIDGE_ENGINE", radio, false, func(c c, _ brd) string { return c.Radio.Engine() }},
 		{"radio.FIRMWARE", "ncp, rcp, otrcp, router: a note", fileRadio, "FIRMWARE", nil, false, func(c c, _ brd) string { return c.Radio.Firmware }},
 		{"radio.FIRMWARE_VERSION", "a note", fileRadio, "FIRMWARE_VERSION", nil, false, func(c c, _ brd) string { return c.Radio.FirmwareVersion }},
 		{"radio.BOOTLOADER_VERSION", "a note", fileRadio, "BOOTLOADER_VERSION", nil, false, func(c c, _ brd) string { return c.Radio.BootloaderVersion }},
