@@ -154,18 +154,29 @@ type Network struct {
 	Server    string   `json:"server,omitempty"`
 }
 
-// Radio is the UART and who has it (INV 5).
+// Radio is the UART, who has it (INV 5), and what radio.conf says of the radio.
 type Radio struct {
-	Owner  string `json:"owner"` // bridge, otbr, a radio operation, or empty
-	Device string `json:"device"`
-	Mode   string `json:"mode"` // zigbee, otbr
-	Baud   int    `json:"baud"`
-	Flow   string `json:"flow"` // none, sw, hw
+	Owner    string  `json:"owner"`                  // bridge, otbr, a radio operation, or empty
+	OwnerPID int     `json:"ownerPid,omitempty"`     // its process
+	Since    float64 `json:"ownerSeconds,omitempty"` // for how long it has it
+	// Released: for how long at most the bridge still leaves the UART to another program.
+	Released float64 `json:"releasedSeconds,omitempty"`
+	Device   string  `json:"device"`
+	Mode     string  `json:"mode"` // zigbee, otbr
+	Baud     int     `json:"baud"`
+	Flow     string  `json:"flow"`             // none, sw, hw
+	Engine   string  `json:"engine,omitempty"` // the bridge's, as set: user, kernel
+
+	// Notes of whoever flashed the radio.
+	Firmware          string `json:"firmware,omitempty"` // ncp, rcp, otrcp, router
+	FirmwareVersion   string `json:"firmwareVersion,omitempty"`
+	BootloaderVersion string `json:"bootloaderVersion,omitempty"`
 }
 
 // Bridge is what the bridge answers to the method "status". Counters are
 // since the process started, in bytes unless they say otherwise.
 type Bridge struct {
+	Engine   string        `json:"engine,omitempty"` // user, kernel; absent: user
 	Listen   string        `json:"listen"`
 	UART     string        `json:"uart"`
 	UARTOpen bool          `json:"uartOpen"`
@@ -191,6 +202,30 @@ type Bridge struct {
 	BufOverruns  uint64 `json:"bufOverruns"` // the tty's buffer
 
 	LastClose string `json:"lastClose,omitempty"` // the last client's end, in words
+
+	Kernel   *BridgeKernel `json:"kernel,omitempty"`   // engine kernel only
+	Warnings []string      `json:"warnings,omitempty"` // they are in the Status's, too
+}
+
+// BridgeKernel is what the in-kernel bridge counts beside RxBytes, TxBytes and
+// Discarded. It gives no account of its clients.
+type BridgeKernel struct {
+	DropsErr        uint64 `json:"dropsErr"` // bytes from the radio that the client did not take in time
+	DropsTx         uint64 `json:"dropsTx"`  // bytes to the radio that the UART did not take in time
+	XOFF            uint64 `json:"xoff"`     // from the radio
+	XON             uint64 `json:"xon"`
+	TxPauseTimeouts uint64 `json:"txPauseTimeouts"` // an XOFF of more than 1 s, undone
+}
+
+// ReleaseParams go with the bridge's method "release": it closes the UART and
+// leaves it to another program, for that long at most.
+type ReleaseParams struct {
+	Seconds float64 `json:"seconds,omitempty"` // 1 to 86400; 0: 600
+}
+
+// Released is the answer to the bridge's methods "release" and "take".
+type Released struct {
+	Seconds float64 `json:"releasedSeconds"` // left; 0: the bridge has the radio again, or tries to
 }
 
 // BridgeClient is the one raw client (INV 4).

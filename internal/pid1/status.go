@@ -70,7 +70,15 @@ func (b *backend) Status(ctx context.Context) api.Status {
 	if err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
-	s.Radio = api.Radio{Owner: owner.Name, Device: b.in.board.Radio.Device, Mode: config.ModeZigbee}
+	released, err := radiolock.Lent("")
+	if err != nil {
+		s.Warnings = append(s.Warnings, err.Error())
+	}
+	s.Radio = api.Radio{
+		Owner: owner.Name, OwnerPID: owner.PID, Since: owner.Held.Seconds(), Released: released.Seconds(),
+		Device: b.in.board.Radio.Device, Mode: config.ModeZigbee, Engine: radio.Engine(),
+		Firmware: radio.Firmware, FirmwareVersion: radio.FirmwareVersion, BootloaderVersion: radio.BootloaderVersion,
+	}
 	if radio.Mode != "" {
 		s.Radio.Mode = radio.Mode
 	}
@@ -90,6 +98,7 @@ func (b *backend) Status(ctx context.Context) api.Status {
 	if b.ask(ctx, svcBridge, "status", &bridge) {
 		s.Bridge = &bridge
 		s.Radio.Baud, s.Radio.Flow = bridge.Baud, bridge.Flow
+		s.Warnings = append(s.Warnings, bridge.Warnings...)
 	} else {
 		s.Radio.Baud, s.Radio.Flow = radio.Baud, radio.Flow
 		if radio.Flow == "" {

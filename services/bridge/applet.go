@@ -12,13 +12,17 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"gwinit/board/rtl8196e"
+	"gwinit/internal/api"
 	"gwinit/internal/applet"
 	"gwinit/internal/config"
 	"gwinit/internal/notify"
+	"gwinit/internal/radiolock"
+	"gwinit/internal/radiouart"
 	"gwinit/internal/tty"
 )
 
@@ -150,6 +154,11 @@ func run(ctx context.Context, conn *notify.Conn, s *settings) (err error) {
 		// The port stays, so that who connects gets an end and not silence.
 		o.Unavailable = inThreadMode
 	}
+	if conn != nil {
+		if o.Loan, err = radiolock.OpenLoan(s.opener.Root); err != nil {
+			log("a release of the radio is forgotten: " + err.Error())
+		}
+	}
 	o.Open = s.opener.Open
 	o.UARTChanged = announcer(conn, log)
 	if fd, ok := conn.FD(storedName); ok {
@@ -188,7 +197,7 @@ func run(ctx context.Context, conn *notify.Conn, s *settings) (err error) {
 	serving, cancel := context.WithCancel(ctx)
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		if err := conn.Serve(serving, b.answer); err != nil {
+		if err := conn.Serve(serving, answerer(b, o.Loan)); err != nil {
 			log("no more calls from PID 1: " + err.Error())
 		}
 	})
@@ -234,19 +243,67 @@ func announcer(s supervisor, log func(string)) func(open bool, detail string) {
 	}
 }
 
-// errMethod is the answer to a call that nobody knows.
-var errMethod = errors.New("the bridge answers status only")
+// engine is what answers for the bridge: Bridge, or the kernel's.
+type engine interface {
+	Status(ctx context.Context) (api.Bridge, error)
+	Release(ctx context.Context, d time.Duration) error
+	Take(ctx context.Context) error
+}
 
-// answer is a notify.Handler.
-func (b *Bridge) answer(ctx context.Context, method string, _ []byte) ([]byte, error) {
-	if method != "status" {
-		return nil, errMethod
+// errMethod is the answer to a call that nobody knows.
+var errMethod = errors.New("the bridge answers status, release and take only")
+
+// answerer returns the notify.Handler for e.
+func answerer(e engine, loan *radiolock.Loan) notify.Handler {
+	return func(ctx context.Context, method string, params []byte) ([]byte, error) {
+		switch method {
+		case "status":
+			s, err := e.Status(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return json.Marshal(s)
+		case "release":
+			d, err := releaseTime(params)
+			if err != nil {
+				return nil, err
+			}
+			ctx, cancel := context.WithTimeout(ctx, releaseLimit)
+			defer cancel()
+			if err := e.Release(ctx, d); err != nil {
+				return nil, err
+			}
+		case "take":
+			if err := e.Take(ctx); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, errMethod
+		}
+		return json.Marshal(api.Released{Seconds: loan.Left().Seconds()})
 	}
-	s, err := b.Status(ctx)
-	if err != nil {
-		return nil, err
+}
+
+// releaseLimit bounds the wait for the UART to be closed, during which nothing
+// else is answered: the kernel's bridge may be in a pulse, the tty may wait for
+// bytes that the radio does not take.
+const releaseLimit = radiouart.DisarmLimit + 2*time.Second
+
+// releaseTime reads the parameters of release.
+func releaseTime(params []byte) (time.Duration, error) {
+	var p api.ReleaseParams
+	if len(params) > 0 {
+		if err := json.Unmarshal(params, &p); err != nil {
+			return 0, errors.New("release: wrong params: " + err.Error())
+		}
 	}
-	return json.Marshal(s)
+	if p.Seconds == 0 {
+		return radiolock.DefaultLoan, nil
+	}
+	if !(p.Seconds >= radiolock.MinLoan.Seconds() && p.Seconds <= radiolock.MaxLoan.Seconds()) {
+		return 0, errors.New("release: seconds: want 1 to 86400")
+	}
+	return time.Duration(p.Seconds * float64(time.Second)), nil
 }
 
 // logger returns a function that writes lines and never waits for their

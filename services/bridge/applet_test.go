@@ -103,11 +103,12 @@ func TestWrongCalls(t *testing.T) {
 func TestAnswer(t *testing.T) {
 	g := start(t, nil).open()
 	c := g.client()
-	got, err := g.b.answer(t.Context(), "status", nil)
+	answer := answerer(g.b, g.loan)
+	got, err := answer(t.Context(), "status", nil)
 	if err != nil || !strings.Contains(string(got), `"addr":"`+c.LocalAddr().String()+`"`) {
 		t.Errorf("status: %s, %v", got, err)
 	}
-	if _, err := g.b.answer(t.Context(), "reboot", nil); !errors.Is(err, errMethod) {
+	if _, err := answer(t.Context(), "reboot", nil); !errors.Is(err, errMethod) {
 		t.Errorf("unknown method: %v", err)
 	}
 }

@@ -25,6 +25,7 @@ type Bridge struct {
 	at       netip.AddrPort
 	listener int
 	fresh    bool
+	gate     *gate // nil: the radio cannot be released
 
 	wakeR, wakeW int                // a pipe: poll(2) is the only place where the loop waits
 	posts        chan func(l *loop) // run by the loop after a byte in the pipe
@@ -47,8 +48,13 @@ func Listen(o Options) (*Bridge, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("make the wake pipe: %w", err)
 	}
+	var g *gate
+	if o.Loan != nil {
+		g = newGate(o.Loan, o.Open)
+		o.Open = g.Open
+	}
 	return &Bridge{
-		o: o, at: at, listener: fd, fresh: fresh,
+		o: o, at: at, listener: fd, fresh: fresh, gate: g,
 		wakeR: pipe[0], wakeW: pipe[1],
 		posts: make(chan func(*loop), 8),
 		done:  make(chan struct{}),

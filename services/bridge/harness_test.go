@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/api"
+	"gwinit/internal/radiolock"
 	"gwinit/internal/tty/ptytest"
 )
 
@@ -34,6 +35,7 @@ type gateway struct {
 	device string   // a symbolic link to the pty's slave
 	root   string
 	opener *DeviceOpener
+	loan   *radiolock.Loan
 
 	cancel context.CancelFunc
 	ended  chan error
@@ -54,7 +56,13 @@ func start(t *testing.T, change func(*gateway, *Options)) *gateway {
 	g.opener = &DeviceOpener{
 		Root: g.root, Device: g.device, Baud: 460800, Flow: "hw", DefaultFlow: "hw", HardwareFlow: true,
 	}
+	loan, err := radiolock.OpenLoan(g.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.loan = loan
 	o := Options{
+		Loan: loan,
 		Bind: netip.MustParseAddr("::1"), Listener: -1, Open: g.opener.Open, UART: "ttyS1", Baud: 460800, Flow: "hw",
 		Log: g.line, Limits: DefaultLimits(),
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/api"
+	"gwinit/internal/config"
 	"gwinit/internal/tty"
 )
 
@@ -448,7 +449,7 @@ func (l *loop) drain() {
 
 // uartOpened takes the port over from the opener, which waits on lost.
 func (l *loop) uartOpened(p Port, lost chan<- error) {
-	if l.stopping {
+	if l.stopping || l.b.lent() {
 		lost <- nil
 		return
 	}
@@ -628,6 +629,7 @@ func (l *loop) overdue(now time.Duration) {
 func (l *loop) status() api.Bridge {
 	held := l.unsent()
 	s := api.Bridge{
+		Engine: config.EngineUser, Warnings: l.b.o.Warnings,
 		Listen: l.b.at.String(), UART: l.b.o.UART,
 		UARTOpen: l.port != nil, UARTErr: l.uartErr,
 		Baud: l.b.o.Baud, Flow: l.b.o.Flow,

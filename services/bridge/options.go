@@ -5,6 +5,8 @@ package bridge
 import (
 	"net/netip"
 	"time"
+
+	"gwinit/internal/radiolock"
 )
 
 // DefaultPort is the TCP port that Zigbee clients of such gateways use.
@@ -73,7 +75,11 @@ type Options struct {
 	// Unavailable, when set, is why the radio is not this bridge's to have:
 	// Open is not called, and raw clients are refused with these words.
 	Unavailable string
-	Limits      Limits
+	// Loan, when set, is where Release and Take note that the radio is lent.
+	Loan *radiolock.Loan
+	// Warnings are what Status says of the settings.
+	Warnings []string
+	Limits   Limits
 }
 
 // Sizes of the data path, made once. Line time is that of 460800 baud, 8N1:

@@ -24,7 +24,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/applet"
-	"gwinit/internal/time64"
 	"gwinit/internal/tools/opt"
 	"gwinit/internal/tools/zone"
 )
@@ -323,7 +322,8 @@ func keep(dst string, fi fs.FileInfo) error {
 			return pathErr("chmod", dst, err)
 		}
 	}
-	return pathErr("utimes", dst, time64.SetFileTimes(dst, fi.ModTime(), fi.ModTime()))
+	when := unix.NsecToTimespec(fi.ModTime().UnixNano())
+	return pathErr("utimes", dst, unix.UtimesNanoAt(unix.AT_FDCWD, dst, []unix.Timespec{when, when}, unix.AT_SYMLINK_NOFOLLOW))
 }
 
 func (c *copier) copyDir(src, dst string) error {
