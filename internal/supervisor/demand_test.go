@@ -68,7 +68,7 @@ func TestOnDemandBacksOff(t *testing.T) {
 					}
 					time.Sleep(delay*time.Second - 1)
 					b.want("s", supervisor.Backoff)
-					time.Sleep(1)
+					time.Sleep(time.Nanosecond)
 					b.want("s", supervisor.Idle)
 					b.l.Knock("/s") // it waits still
 					b.want("s", supervisor.Starting)
