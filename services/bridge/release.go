@@ -40,7 +40,8 @@ func newGate(loan *radiolock.Loan, open OpenFunc) *gate {
 // Open is an OpenFunc. The first call during a loan fails, so that it is
 // reported; the next one waits for its end.
 func (g *gate) Open(ctx context.Context) (Port, func(), error) {
-	if g.loan.Left() > 0 {
+	for g.begin(); g.loan.Left() > 0; g.begin() {
+		g.end()
 		if !g.told {
 			g.told = true
 			return nil, nil, errReleased
@@ -50,18 +51,23 @@ func (g *gate) Open(ctx context.Context) (Port, func(), error) {
 		}
 	}
 	g.told = false
-	g.mu.Lock()
-	g.closed = make(chan struct{})
-	g.mu.Unlock()
 	p, release, err := g.open(ctx)
 	if err != nil {
-		g.close()
+		g.end()
 		return nil, nil, err
 	}
-	return p, func() { release(); g.close() }, nil
+	return p, func() { release(); g.end() }, nil
 }
 
-func (g *gate) close() {
+// begin is before the look at the loan: who lends the radio after that look
+// waits for end.
+func (g *gate) begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = make(chan struct{})
+}
+
+func (g *gate) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	close(g.closed)
@@ -79,9 +85,6 @@ func (g *gate) wait(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
-
-// lent tells whether an opened port has to be given back.
-func (b *Bridge) lent() bool { return b.gate != nil && b.gate.loan.Left() > 0 }
 
 // Release closes the UART and gives its lock up, for d or until Take. The
 // client gets an orderly end and newcomers are refused meanwhile. It returns
@@ -116,6 +119,14 @@ func (b *Bridge) Take(context.Context) error {
 		b.o.Log("the radio is taken back")
 	}
 	return b.gate.loan.End()
+}
+
+// Lent returns for how long the radio is still released, 0 when it is not.
+func (b *Bridge) Lent() time.Duration {
+	if b.gate == nil {
+		return 0
+	}
+	return b.gate.loan.Left()
 }
 
 // lend gives the UART back because the radio is lent.
