@@ -24,6 +24,7 @@ import (
 	"gwinit/internal/radiolock"
 	"gwinit/internal/radiouart"
 	"gwinit/internal/tty"
+	"gwinit/services/bridge/kernelengine"
 )
 
 // storedName is the listening socket's name in PID 1's descriptor store,
@@ -61,6 +62,7 @@ type settings struct {
 	options Options
 	opener  DeviceOpener
 	otbr    bool
+	kernel  bool // the engine is the kernel's driver
 }
 
 // load reads the board, radio.conf and the arguments, which win.
@@ -71,7 +73,7 @@ func load(root string, args []string, log func(string)) (settings, error) {
 		log(w.String())
 	}
 	s := settings{
-		otbr: radio.Mode == config.ModeOTBR,
+		otbr: radio.Mode == config.ModeOTBR, kernel: radio.KernelEngine,
 		opener: DeviceOpener{
 			Root: root, Device: board.Radio.Device, Baud: radio.Baud,
 			Flow: radio.Flow, DefaultFlow: board.Radio.Flow,
@@ -81,7 +83,7 @@ func load(root string, args []string, log func(string)) (settings, error) {
 	}
 	bind := radio.Bind
 	if len(args) > 0 {
-		s.otbr = false // by hand: somebody knows what they do
+		s.otbr, s.kernel = false, false // by hand: somebody knows what they do
 		if err := s.parse(args, &bind); err != nil {
 			return settings{}, err
 		}
@@ -144,7 +146,29 @@ func runApplet(ctx context.Context, std applet.IO, args []string) error {
 }
 
 // run is the service, or with a nil conn the command that somebody typed.
-func run(ctx context.Context, conn *notify.Conn, s *settings) (err error) {
+func run(ctx context.Context, conn *notify.Conn, s *settings) error {
+	if conn == nil {
+		return runUser(ctx, nil, s)
+	}
+	log := s.options.Log
+	if s.kernel && !s.otbr {
+		e, err := newKernelEngine(conn, s)
+		if err == nil {
+			return runKernel(ctx, conn, s, e)
+		}
+		// INV 11: detected, reported, worked around.
+		text := "BRIDGE_ENGINE=kernel cannot be had, the engine user is used instead: " + err.Error()
+		log(text)
+		s.options.Warnings = append(s.options.Warnings, text)
+	}
+	if err := kernelengine.Restore(ctx, s.opener.Root); err != nil {
+		log(err.Error())
+	}
+	return runUser(ctx, conn, s)
+}
+
+// runUser is run with the engine of this package.
+func runUser(ctx context.Context, conn *notify.Conn, s *settings) (err error) {
 	o := s.options
 	log := o.Log
 	if s.otbr {
@@ -155,9 +179,7 @@ func run(ctx context.Context, conn *notify.Conn, s *settings) (err error) {
 		o.Unavailable = inThreadMode
 	}
 	if conn != nil {
-		if o.Loan, err = radiolock.OpenLoan(s.opener.Root); err != nil {
-			log("a release of the radio is forgotten: " + err.Error())
-		}
+		o.Loan = s.loan()
 	}
 	o.Open = s.opener.Open
 	o.UARTChanged = announcer(conn, log)
@@ -197,7 +219,7 @@ func run(ctx context.Context, conn *notify.Conn, s *settings) (err error) {
 	serving, cancel := context.WithCancel(ctx)
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		if err := conn.Serve(serving, answerer(b, o.Loan)); err != nil {
+		if err := conn.Serve(serving, answerer(b)); err != nil {
 			log("no more calls from PID 1: " + err.Error())
 		}
 	})
@@ -205,6 +227,15 @@ func run(ctx context.Context, conn *notify.Conn, s *settings) (err error) {
 	cancel()
 	calls.Wait()
 	return err
+}
+
+// loan returns what is noted of a release of the radio.
+func (s *settings) loan() *radiolock.Loan {
+	l, err := radiolock.OpenLoan(s.opener.Root)
+	if err != nil {
+		s.options.Log("a release of the radio is forgotten: " + err.Error())
+	}
+	return l
 }
 
 // endings are the signals that end the bridge in the orderly way: PID 1's, and
@@ -248,13 +279,15 @@ type engine interface {
 	Status(ctx context.Context) (api.Bridge, error)
 	Release(ctx context.Context, d time.Duration) error
 	Take(ctx context.Context) error
+	// Lent is for how long the radio is still released.
+	Lent() time.Duration
 }
 
 // errMethod is the answer to a call that nobody knows.
 var errMethod = errors.New("the bridge answers status, release and take only")
 
 // answerer returns the notify.Handler for e.
-func answerer(e engine, loan *radiolock.Loan) notify.Handler {
+func answerer(e engine) notify.Handler {
 	return func(ctx context.Context, method string, params []byte) ([]byte, error) {
 		switch method {
 		case "status":
@@ -280,7 +313,7 @@ func answerer(e engine, loan *radiolock.Loan) notify.Handler {
 		default:
 			return nil, errMethod
 		}
-		return json.Marshal(api.Released{Seconds: loan.Left().Seconds()})
+		return json.Marshal(api.Released{Seconds: e.Lent().Seconds()})
 	}
 }
 

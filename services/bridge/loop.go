@@ -449,7 +449,7 @@ func (l *loop) drain() {
 
 // uartOpened takes the port over from the opener, which waits on lost.
 func (l *loop) uartOpened(p Port, lost chan<- error) {
-	if l.stopping || l.b.lent() {
+	if l.stopping || l.b.Lent() > 0 {
 		lost <- nil
 		return
 	}

@@ -133,3 +133,13 @@ func (f *Fake) Block(t testing.TB, name string) (release func()) {
 		w.Close()
 	}
 }
+
+// Get returns what a parameter reads.
+func (f *Fake) Get(t testing.TB, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(f.dir, name))
+	if err != nil {
+		t.Error(err)
+	}
+	return strings.TrimSpace(string(b))
+}
