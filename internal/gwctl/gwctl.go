@@ -99,6 +99,7 @@ func commands() []command {
 		{"logs", "[-f] [-n N] [SERVICE]", "what the services said since the start", "" +
 			"  -f    go on with what comes; the last 10 lines first\n" +
 			"  -n N  only the newest N lines; 0: all that is kept\n", logs},
+		{"radio", "[VERB ...]", "who has the radio; release, take, mode", radioMore, radio},
 		{"start", "SERVICE", "start a service that is stopped or failed", "", service},
 		{"stop", "SERVICE", "stop a service until a start or the next boot", "", service},
 		{"restart", "SERVICE", "stop and start a service", "", service},
@@ -122,6 +123,7 @@ const usage = `usage: gwctl [OPTIONS] COMMAND [ARGUMENTS]
 
   status                       the whole gateway on one screen
   logs [-f] [-n N] [SERVICE]   what the services said since the start
+  radio [VERB ...]             who has the radio; release, take, mode
   start SERVICE                start a service that is stopped or failed
   stop SERVICE                 stop a service until a start or the next boot
   restart SERVICE              stop and start a service
@@ -196,18 +198,21 @@ func (e *env) runLocal(l Local, args []string) error {
 	if err != nil {
 		return e.usageError(err)
 	}
-	return e.reportAs(api.CodeFailed, l.Run(e.std, rest, e.json, func(service string) (string, error) {
-		data, err := e.ask(api.OpService, api.ServiceArgs{Name: service, Action: "try-restart"})
-		var told *api.Error
-		if err != nil && !errors.As(err, &told) {
-			return "", &api.Error{Code: codeUnreachable, Message: err.Error()}
-		}
-		var s api.Service
-		if err == nil {
-			err = decode(l.Name, data, &s)
-		}
-		return s.State, err
-	}))
+	return e.reportAs(api.CodeFailed, l.Run(e.std, rest, e.json, e.tryRestart))
+}
+
+// tryRestart restarts a service if it runs, and returns its state afterwards.
+func (e *env) tryRestart(service string) (state string, err error) {
+	data, err := e.ask(api.OpService, api.ServiceArgs{Name: service, Action: "try-restart"})
+	var told *api.Error
+	if err != nil && !errors.As(err, &told) {
+		return "", &api.Error{Code: codeUnreachable, Message: err.Error()}
+	}
+	var s api.Service
+	if err == nil {
+		err = decode(e.name, data, &s)
+	}
+	return s.State, err
 }
 
 // ownFlags takes gwctl's own options out of args, up to a "--". What else

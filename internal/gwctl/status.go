@@ -221,11 +221,14 @@ func (s screen) again(name string) string {
 func (s screen) radio(st api.Status) {
 	r := st.Radio
 	text := fmt.Sprintf("%s, %s at %d baud, flow control %s", or(r.Mode, "unknown mode"), or(r.Device, "no UART"), r.Baud, flow(r.Flow))
-	if r.Owner == "" {
-		s.row("radio", text+", nobody has it")
-		return
+	owner := ", nobody has it"
+	if r.Owner != "" {
+		owner = ", owner " + r.Owner
 	}
-	s.row("radio", text+", owner "+r.Owner)
+	s.row("radio", text+owner)
+	if r.Released > 0 {
+		s.row("", "released by the bridge for "+duration(r.Released)+" more; gwctl radio take ends that")
+	}
 }
 
 func flow(f string) string {
@@ -248,12 +251,16 @@ func (s screen) bridge(st api.Status) {
 		s.absent("bridge", "bridge", st.Services)
 		return
 	}
-	if !b.UARTOpen {
+	if !b.UARTOpen && st.Radio.Released == 0 {
 		why := "; gwctl logs bridge says why"
 		if b.UARTErr != "" {
 			why = ": " + b.UARTErr
 		}
 		s.alarm("bridge", "the UART "+b.UART+" is not open"+why)
+	}
+	if k := b.Kernel; k != nil {
+		s.kernel(b, k)
+		return
 	}
 	if c := b.Client; c != nil {
 		s.list(s.again("bridge"), fmt.Sprintf("%s connected for %s", c.Addr, duration(c.Since)), size(c.Rx)+" from the radio", size(c.Tx)+" to it")
@@ -305,6 +312,29 @@ func (s screen) bridge(st api.Status) {
 	}
 	if b.QueueDropped > 0 {
 		s.alarm("", size(b.QueueDropped)+" dropped because a queue was full: the radio has no flow control and could not keep up")
+	}
+}
+
+// kernel is the bridge in the kernel, which gives no account of its client.
+func (s screen) kernel(b *api.Bridge, k *api.BridgeKernel) {
+	text := "the kernel's driver"
+	if b.UARTOpen {
+		text += " on " + b.Listen
+	}
+	s.list(s.again("bridge"), text, size(b.RxBytes)+" from the radio", size(b.TxBytes)+" to it",
+		size(b.Discarded)+" from the radio while nobody was connected")
+	var lost []string
+	if k.DropsErr > 0 {
+		lost = append(lost, size(k.DropsErr)+" from the radio")
+	}
+	if k.DropsTx > 0 {
+		lost = append(lost, size(k.DropsTx)+" to it")
+	}
+	if k.TxPauseTimeouts > 0 {
+		lost = append(lost, count(k.TxPauseTimeouts, "XOFF")+" overridden")
+	}
+	if len(lost) > 0 {
+		s.alarm("", "lost by the driver: "+strings.Join(lost, ", "))
 	}
 }
 

@@ -146,6 +146,22 @@ func TestStatusScreen(t *testing.T) {
 			s.Bridge.Client, s.Bridge.UARTOpen, s.Bridge.UARTErr = nil, false, "open /dev/ttyS1: no such file or directory"
 			s.Radio.Owner = ""
 		}, false},
+		{"released", func(s *api.Status) {
+			s.Bridge.Client, s.Bridge.UARTOpen, s.Bridge.UARTErr = nil, false, "the radio is released"
+			s.Radio.Owner, s.Radio.Released = "flash", 583.2
+		}, false},
+		{"kernel-engine", func(s *api.Status) {
+			s.Bridge = &api.Bridge{
+				Engine: "kernel", Listen: "0.0.0.0:8888", UART: "/dev/ttyS1", UARTOpen: true, Baud: 115200, Flow: "sw",
+				RxBytes: 1258291, TxBytes: 307200, Discarded: 12,
+				Kernel: &api.BridgeKernel{DropsErr: 11, DropsTx: 2048, XOFF: 5, XON: 4, TxPauseTimeouts: 1},
+			}
+		}, false},
+		{"kernel-engine-not-armed", func(s *api.Status) {
+			s.Bridge = &api.Bridge{
+				Engine: "kernel", Listen: "0.0.0.0:8888", UART: "/dev/ttyS1", UARTErr: "the radio is in use by flash", Kernel: &api.BridgeKernel{},
+			}
+		}, false},
 		{"thread", func(s *api.Status) {
 			s.Bridge, s.Radio.Owner, s.Radio.Mode, s.Radio.Baud, s.Radio.Flow = nil, "otbr", "otbr", 460800, "sw"
 			s.Board = api.Board{ID: "lidl", Model: "mti,malta", Emulated: true}
