@@ -219,7 +219,7 @@ func runUser(ctx context.Context, conn *notify.Conn, s *settings) (err error) {
 	serving, cancel := context.WithCancel(ctx)
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		if err := conn.Serve(serving, answerer(b)); err != nil {
+		if err := conn.Serve(serving, answerer(b, nil)); err != nil {
 			log("no more calls from PID 1: " + err.Error())
 		}
 	})
@@ -284,19 +284,25 @@ type engine interface {
 }
 
 // errMethod is the answer to a call that nobody knows.
-var errMethod = errors.New("the bridge answers status, release and take only")
+var errMethod = errors.New("the bridge answers status, release and take only, with engine kernel also reload")
 
-// answerer returns the notify.Handler for e.
-func answerer(e engine) notify.Handler {
+// answerer returns the notify.Handler for e. reload, if any, is the method of
+// that name; its answer is the status afterwards.
+func answerer(e engine, reload func(ctx context.Context) error) notify.Handler {
 	return func(ctx context.Context, method string, params []byte) ([]byte, error) {
-		switch method {
-		case "status":
+		switch {
+		case method == "reload" && reload != nil:
+			if err := reload(ctx); err != nil {
+				return nil, err
+			}
+			fallthrough
+		case method == "status":
 			s, err := e.Status(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return json.Marshal(s)
-		case "release":
+		case method == "release":
 			d, err := releaseTime(params)
 			if err != nil {
 				return nil, err
@@ -306,7 +312,7 @@ func answerer(e engine) notify.Handler {
 			if err := e.Release(ctx, d); err != nil {
 				return nil, err
 			}
-		case "take":
+		case method == "take":
 			if err := e.Take(ctx); err != nil {
 				return nil, err
 			}

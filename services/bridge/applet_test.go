@@ -103,7 +103,7 @@ func TestWrongCalls(t *testing.T) {
 func TestAnswer(t *testing.T) {
 	g := start(t, nil).open()
 	c := g.client()
-	answer := answerer(g.b)
+	answer := answerer(g.b, nil)
 	got, err := answer(t.Context(), "status", nil)
 	if err != nil || !strings.Contains(string(got), `"addr":"`+c.LocalAddr().String()+`"`) {
 		t.Errorf("status: %s, %v", got, err)

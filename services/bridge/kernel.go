@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"os/signal"
 	"sync"
 
@@ -50,7 +51,8 @@ func runKernel(ctx context.Context, conn *notify.Conn, s *settings, e *kerneleng
 	serving, cancel := context.WithCancel(ctx)
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		if err := conn.Serve(serving, answerer(e)); err != nil {
+		reload := func(ctx context.Context) error { return reloadKernel(ctx, s, e) }
+		if err := conn.Serve(serving, answerer(e, reload)); err != nil {
 			log("no more calls from PID 1: " + err.Error())
 		}
 	})
@@ -58,4 +60,19 @@ func runKernel(ctx context.Context, conn *notify.Conn, s *settings, e *kerneleng
 	cancel()
 	calls.Wait()
 	return err
+}
+
+// errRestart is the answer to a reload of what is read at the start only.
+var errRestart = errors.New("the bridge's engine or mode has changed: gwctl restart bridge")
+
+// reloadKernel has the armed driver work with what radio.conf says now.
+func reloadKernel(ctx context.Context, s *settings, e *kernelengine.Engine) error {
+	now, err := load(s.opener.Root, nil, s.options.Log)
+	if err != nil {
+		return err
+	}
+	if !now.kernel || now.otbr {
+		return errRestart
+	}
+	return e.Configure(ctx, now.kernelSettings())
 }

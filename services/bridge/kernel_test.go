@@ -165,6 +165,45 @@ func TestKernelEngine(t *testing.T) {
 	}
 }
 
+// What radio.conf says is changed while the driver stays armed.
+func TestKernelEngineReloads(t *testing.T) {
+	f := kernelbridgetest.New(t, false, "1", nil)
+	etc := filepath.Join(f.Root, "userdata/etc")
+	for _, dir := range []string{"run", "userdata/etc"} {
+		if err := os.MkdirAll(filepath.Join(f.Root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	radioConf := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(etc, "radio.conf"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	radioConf("BRIDGE_ENGINE=kernel\nFIRMWARE_BAUD=115200\n")
+	s, err := load(f.Root, nil, func(line string) { t.Errorf("warning: %s", line) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := serve(t, &s, -1)
+	v.hears("READY=1\n")
+	radioConf("BRIDGE_ENGINE=kernel\nFIRMWARE_BAUD=230400\nBRIDGE_BIND=127.0.0.1\n")
+	var b api.Bridge
+	if err := json.Unmarshal([]byte(v.call("reload", "")), &b); err != nil || b.Baud != 230400 || b.Listen != "127.0.0.1:8888" || !b.UARTOpen {
+		t.Errorf("status %+v, %v", b, err)
+	}
+	if w := f.Writes(); !slices.Equal(w, []string{"1"}) || f.Get(t, "baud") != "230400" || f.Get(t, "bind_addr") != "127.0.0.1" {
+		t.Errorf("enable got %q, baud %s, bind_addr %s", w, f.Get(t, "baud"), f.Get(t, "bind_addr"))
+	}
+	for _, text := range []string{"BRIDGE_ENGINE=user\n", "BRIDGE_ENGINE=kernel\nMODE=otbr\n", "BRIDGE_ENGINE=kernel\nBRIDGE_BIND=::1\n"} {
+		radioConf(text)
+		if got := v.call("reload", ""); got != "ERROR=7\n"+errRestart.Error() {
+			t.Errorf("%q: %s", text, got)
+		}
+	}
+	v.bye()
+}
+
 // INV 11: a kernel without the driver has a bridge all the same, and it is said.
 func TestKernelEngineFallsBack(t *testing.T) {
 	_, slave := ptytest.Open(t)

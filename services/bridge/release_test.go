@@ -146,7 +146,7 @@ func TestReleaseRefused(t *testing.T) {
 
 func TestReleaseOverControl(t *testing.T) {
 	g := start(t, nil).open()
-	answer := answerer(g.b)
+	answer := answerer(g.b, nil)
 	for params, want := range map[string]time.Duration{"": radiolock.DefaultLoan, `{"seconds":90}`: 90 * time.Second, "{}": radiolock.DefaultLoan} {
 		if d, err := releaseTime([]byte(params)); d != want || err != nil {
 			t.Errorf("%q: %v, %v; want %v", params, d, err, want)
