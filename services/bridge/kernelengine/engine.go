@@ -138,9 +138,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	reported := ""
 	for {
 		began, arming := time.Now(), e.arming // which only this goroutine changes
-		err := e.session(ctx)
+		err, kept := e.session(ctx)
 		if ctx.Err() != nil {
-			return err
+			return kept
+		}
+		if kept != nil {
+			err = errors.Join(err, kept)
 		}
 		if e.arming != arming {
 			reported = ""
@@ -178,26 +181,23 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// session is the radio's time with us: from the lock to its release. Its error
-// says why it ended, nil: ctx did, and everything is given up.
-func (e *Engine) session(ctx context.Context) error {
+// session is the radio's time with us: from the lock to its release. why tells
+// what ended it, nil: ctx did; kept, why something was not given up.
+func (e *Engine) session(ctx context.Context) (why, kept error) {
 	// Before the look at the loan: who lends the radio after that waits for idle.
 	e.set(func() { e.idle = make(chan struct{}) })
 	defer e.set(func() { close(e.idle) })
 	if e.o.Loan.Left() > 0 {
-		return errLent
+		return errLent, nil
 	}
-	held, err := e.uart.Take(ctx, e.o.Owner) // INV 5
-	if err != nil {
-		return err
+	held, why := e.uart.Take(ctx, e.o.Owner) // INV 5
+	if why != nil {
+		return why, nil
 	}
-	if err = e.arm(ctx); err == nil {
-		err = e.watch(ctx)
+	if why = e.arm(ctx); why == nil {
+		why = e.watch(ctx)
 	}
-	if gerr := errors.Join(e.giveUp(ctx), held.Release()); gerr != nil {
-		err = errors.Join(err, gerr)
-	}
-	return err
+	return why, errors.Join(e.giveUp(ctx), held.Release())
 }
 
 func (e *Engine) set(f func()) {
@@ -291,9 +291,13 @@ func (e *Engine) prepare(ctx context.Context) {
 // giveUp disarms the driver and restores the box. The lock is given up after
 // it, in any case: it would die with the process.
 func (e *Engine) giveUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), radiouart.DisarmLimit)
+	ctx = context.WithoutCancel(ctx)
+	// What came since the last look, if the driver says it soon.
+	counting, cancel := context.WithTimeout(ctx, e.o.Limits.Answer)
+	_ = e.count(counting)
+	cancel()
+	ctx, cancel = context.WithTimeout(ctx, radiouart.DisarmLimit)
 	defer cancel()
-	e.count(ctx) // or what came since the last look is not counted
 	e.set(func() { e.armed = false })
 	was, err := e.o.Driver.Disarm(ctx)
 	if err != nil {

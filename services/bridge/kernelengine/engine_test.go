@@ -509,6 +509,28 @@ func TestStartsReleased(t *testing.T) {
 	})
 }
 
+// An end while the driver does not answer is no failure, if it gives up in time.
+func TestStopWhileArming(t *testing.T) {
+	var end func()
+	inBubble(t, func(b *box, _ *Options) { end = b.driver.Pulse() }, func(b *box) {
+		b.stop(nil)
+		end()
+		b.owner("")
+	})
+}
+
+func TestStopDuringAPulse(t *testing.T) {
+	inBubble(t, nil, func(b *box) {
+		end := b.driver.Pulse()
+		time.AfterFunc(1200*time.Millisecond, end)
+		b.stop(nil)
+		if b.driver.Armed() {
+			b.t.Error("armed after the end")
+		}
+		b.owner("")
+	})
+}
+
 func TestDriverThatKeepsTheUART(t *testing.T) {
 	inBubble(t, nil, func(b *box) {
 		t := b.t
