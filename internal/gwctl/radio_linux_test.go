@@ -89,7 +89,9 @@ func TestRadioVerbs(t *testing.T) {
 		err    string
 	}{
 		{
-			"release", []string{"release"}, `{"releasedSeconds":599.9991}`, 0, "release ",
+			"release",
+			[]string{"release"},
+			`{"releasedSeconds":599.9991}`, 0, "release ",
 			"the radio is free: the bridge takes it back in 10m, or after gwctl radio take\n", "",
 		},
 		{"release for a time", []string{"release", "-for", "90s", "-json"}, `{"releasedSeconds":90}`, 0, `release {"seconds":90}`, `{"releasedSeconds":90}` + "\n", ""},

@@ -145,7 +145,7 @@ func service(t *testing.T, s api.Status, name string) api.Service {
 // settled holds once the box has nothing more to do by itself.
 func settled(s api.Status) bool {
 	for _, svc := range s.Services {
-		if svc.State != "running" && svc.State != "done" {
+		if svc.State != "running" && svc.State != "done" && svc.State != "idle" {
 			return false
 		}
 	}
