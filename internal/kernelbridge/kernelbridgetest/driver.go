@@ -26,6 +26,7 @@ type Driver struct {
 	armed   bool
 	stats   kernelbridge.Stats
 	fail    map[string]error // of a write, by parameter
+	fatal   map[string]bool  // of fail: it disarms, too
 	failArm error
 	stuck   bool // it does not disarm
 	deaf    bool // arming succeeds and armed reads 0
@@ -36,7 +37,7 @@ type Driver struct {
 // the device tree has.
 func NewDriver(hardwareFlow bool) *Driver {
 	d := &Driver{
-		lock: make(chan struct{}, 1), noHW: !hardwareFlow, fail: make(map[string]error),
+		lock: make(chan struct{}, 1), noHW: !hardwareFlow, fail: make(map[string]error), fatal: make(map[string]bool),
 		values: map[string]string{
 			"tty": "/dev/ttyS1", "baud": "115200", "port": "8888", "bind_addr": "0.0.0.0", "flow_control": "1",
 		},
@@ -83,6 +84,7 @@ func (d *Driver) Write(name, value string) error {
 	defer d.mu.Unlock()
 	d.writes = append(d.writes, name+"="+value)
 	if err := d.fail[name]; err != nil {
+		d.armed = d.armed && !d.fatal[name]
 		return err // rolled back: the value stays
 	}
 	switch name {
@@ -161,6 +163,11 @@ func (d *Driver) Count(s kernelbridge.Stats) { d.change(func() { d.stats = d.sta
 
 // FailWrite makes writes of a parameter fail, nil: not any more.
 func (d *Driver) FailWrite(name string, err error) { d.change(func() { d.fail[name] = err }) }
+
+// FailRollback is FailWrite where the driver cannot go back, and disarms.
+func (d *Driver) FailRollback(name string, err error) {
+	d.change(func() { d.fail[name], d.fatal[name] = err, true })
+}
 
 // FailArm makes arming fail, nil: not any more.
 func (d *Driver) FailArm(err error) { d.change(func() { d.failArm = err }) }

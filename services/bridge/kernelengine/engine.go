@@ -489,6 +489,8 @@ func (e *Engine) Configure(ctx context.Context, s kernelbridge.Settings) error {
 	}
 	e.setup.Lock()
 	defer e.setup.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, radiouart.DisarmLimit)
+	defer cancel()
 	var armed bool
 	e.set(func() { e.settings, armed = s, e.armed })
 	if !armed {
@@ -497,6 +499,10 @@ func (e *Engine) Configure(ctx context.Context, s kernelbridge.Settings) error {
 	s = e.wanted()
 	flow, err := e.o.Driver.Configure(ctx, s)
 	if err != nil {
+		if armed, aerr := e.o.Driver.Armed(ctx); aerr == nil && !armed {
+			// It could not go back to what it had; watch sees that and arms it.
+			return fmt.Errorf("the kernel's bridge ended over a setting and is armed again with it: %w", err)
+		}
 		err = fmt.Errorf("a setting is not used, the one before is: %w", err)
 		e.set(func() { e.refused = err.Error() })
 		return err

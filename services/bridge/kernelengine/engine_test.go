@@ -450,6 +450,41 @@ func TestLiveChanges(t *testing.T) {
 	})
 }
 
+// A rebuild of the listener that fails and cannot be undone disarms the driver.
+func TestLiveChangeThatDisarms(t *testing.T) {
+	inBubble(t, nil, func(b *box) {
+		t := b.t
+		b.driver.FailRollback("port", unix.EADDRINUSE)
+		s := b.e.settings
+		s.Port = 8889
+		if err := b.e.Configure(t.Context(), s); !errors.Is(err, unix.EADDRINUSE) || !strings.Contains(err.Error(), "armed again") {
+			t.Errorf("got %v", err)
+		}
+		b.pass(b.e.o.Limits.Watch + b.e.o.Limits.RetryMin)
+		if st := b.status(); st.UARTOpen || !strings.Contains(st.UARTErr, "port=8889: address already in use") || len(st.Warnings) != 0 {
+			t.Errorf("open %v: %s, warnings %q", st.UARTOpen, st.UARTErr, st.Warnings)
+		}
+		b.driver.FailWrite("port", nil)
+		b.pass(b.e.o.Limits.RetryMax)
+		if st := b.status(); !st.UARTOpen || st.Listen != "0.0.0.0:8889" {
+			t.Errorf("open %v on %s", st.UARTOpen, st.Listen)
+		}
+	})
+}
+
+// A reload does not wait for ever for a driver that does not answer.
+func TestLiveChangeDuringAPulse(t *testing.T) {
+	inBubble(t, nil, func(b *box) {
+		end := b.driver.Pulse()
+		s := b.e.settings
+		s.Baud = 230400
+		if err := b.e.Configure(b.t.Context(), s); !errors.Is(err, context.DeadlineExceeded) {
+			b.t.Errorf("got %v", err)
+		}
+		end()
+	})
+}
+
 func TestRelease(t *testing.T) {
 	inBubble(t, nil, func(b *box) {
 		t := b.t
