@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -133,12 +134,11 @@ type Stats struct {
 	TxPauseTimeouts uint64 // an XOFF that held for more than 1 s and was undone
 }
 
-// fields are the counters by the names that the driver has for them.
-func (s *Stats) fields() map[string]*uint64 {
-	return map[string]*uint64{
-		"rx": &s.Rx, "tx": &s.Tx, "drops_nocli": &s.DropsNoClient, "drops_err": &s.DropsErr, "drops_tx": &s.DropsTx,
-		"xoff": &s.XOFF, "xon": &s.XON, "tx_pause_timeouts": &s.TxPauseTimeouts,
-	}
+// statNames are the driver's names of the counters, in the order of fields.
+var statNames = [...]string{"rx", "tx", "drops_nocli", "drops_err", "drops_tx", "xoff", "xon", "tx_pause_timeouts"}
+
+func (s *Stats) fields() [len(statNames)]*uint64 {
+	return [...]*uint64{&s.Rx, &s.Tx, &s.DropsNoClient, &s.DropsErr, &s.DropsTx, &s.XOFF, &s.XON, &s.TxPauseTimeouts}
 }
 
 // Stats reads the counters.
@@ -159,22 +159,22 @@ var ErrStats = errors.New("not the kernel bridge's counters")
 //
 // Names are only ever added to it. Unknown ones are ignored; rx and tx must be
 // there, and the others are 0 where a driver does not have them.
-func ParseStats(line string) (s Stats, err error) {
+func ParseStats(line string) (Stats, error) {
+	var s Stats
 	fields := s.fields()
 	for f := range strings.FieldsSeq(line) {
 		name, value, ok := strings.Cut(f, "=")
-		to, known := fields[name]
-		if ok && !known {
+		at := slices.Index(statNames[:], name)
+		if ok && at < 0 {
 			continue
 		}
 		n, err := strconv.ParseUint(value, 10, 64)
-		if !ok || err != nil || to == nil {
+		if !ok || err != nil || fields[at] == nil { // a second one is no counter
 			return Stats{}, fmt.Errorf("%w: %.40q in %.200q", ErrStats, f, line)
 		}
-		*to = n
-		fields[name] = nil // a second one is no counter
+		*fields[at], fields[at] = n, nil
 	}
-	if fields["rx"] != nil || fields["tx"] != nil {
+	if fields[0] != nil || fields[1] != nil {
 		return Stats{}, fmt.Errorf("%w: no rx or tx in %.200q", ErrStats, line)
 	}
 	return s, nil
@@ -183,21 +183,21 @@ func ParseStats(line string) (s Stats, err error) {
 // Since returns how far s is from an earlier reading of the same arming, and
 // false when a counter went back: the driver was armed anew in between.
 func (s Stats) Since(before Stats) (Stats, bool) {
-	now, was := s.fields(), before.fields()
-	for name, v := range now {
-		if *v < *was[name] {
+	was := before.fields()
+	for i, v := range s.fields() {
+		if *v < *was[i] {
 			return Stats{}, false
 		}
-		*v -= *was[name]
+		*v -= *was[i]
 	}
 	return s, true
 }
 
 // Plus returns the sum.
 func (s Stats) Plus(t Stats) Stats {
-	a, b := s.fields(), t.fields()
-	for name, v := range a {
-		*v += *b[name]
+	more := t.fields()
+	for i, v := range s.fields() {
+		*v += *more[i]
 	}
 	return s
 }
