@@ -14,6 +14,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Instructions is what the guest executed from the kernel's exec of init until
@@ -35,7 +39,7 @@ const countShift = 3
 // guest listens on port, and ends the machine. Its end for a port that nobody
 // listens on is ctx's.
 func CountBoot(ctx context.Context, cfg Config, port int) (Instructions, error) {
-	n, m, err := countBoot(ctx, cfg, port, "")
+	n, m, err := countBoot(ctx, cfg, port)
 	if m == nil {
 		return n, err
 	}
@@ -51,7 +55,7 @@ func CountBoot(ctx context.Context, cfg Config, port int) (Instructions, error) 
 // use work with the machine, ends it and returns the record's words by order.
 func RecordBoot(ctx context.Context, cfg Config, port int, use func(*Machine) error) ([]Touch, error) {
 	path := filepath.Join(cfg.Dir, "touched")
-	_, m, err := countBoot(ctx, cfg, port, path)
+	_, m, err := countBoot(ctx, cfg, port, "record="+path)
 	if err == nil {
 		err = use(m)
 	}
@@ -67,6 +71,47 @@ func RecordBoot(ctx context.Context, cfg Config, port int, use func(*Machine) er
 	}
 	defer f.Close()
 	return readTouched(f)
+}
+
+// Counter reads what the guest has executed while it runs on.
+type Counter struct{ words []byte }
+
+// Read returns the instructions since the kernel's exec of init.
+func (c *Counter) Read() Instructions {
+	at := func(class int) uint64 { return atomic.LoadUint64((*uint64)(unsafe.Pointer(&c.words[8*class]))) }
+	return Instructions{Decompress: at(0), Kernel: at(1), User: at(2)}
+}
+
+// Close gives up the counter's memory; nothing may Read it any more.
+func (c *Counter) Close() error { return unix.Munmap(c.words) }
+
+// StartCounted boots cfg with repeatable timing, returns when the guest listens
+// on port, and counts on. The caller must Close the machine and then the
+// counter.
+func StartCounted(ctx context.Context, cfg Config, port int) (*Machine, *Counter, error) {
+	path := filepath.Join(cfg.Dir, "counts")
+	const size = 3 * 8
+	if err := os.WriteFile(path, make([]byte, size), 0o644); err != nil {
+		return nil, nil, fmt.Errorf("board: count: %w", err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("board: count: %w", err)
+	}
+	defer f.Close()
+	words, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, nil, fmt.Errorf("board: count: %s: %w", path, err)
+	}
+	c := &Counter{words}
+	_, m, err := countBoot(ctx, cfg, port, "counts="+path)
+	if err != nil {
+		if m != nil {
+			err = errors.Join(err, m.Close())
+		}
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	return m, c, nil
 }
 
 // Touch is one word of the program that was run, read or written.
@@ -97,7 +142,7 @@ func readTouched(r io.Reader) ([]Touch, error) {
 
 // countBoot boots cfg and returns when port is listened on. The machine is nil
 // if there is none to end.
-func countBoot(ctx context.Context, cfg Config, port int, record string) (Instructions, *Machine, error) {
+func countBoot(ctx context.Context, cfg Config, port int, more ...string) (Instructions, *Machine, error) {
 	var n Instructions
 	if cfg.Kernel == "" {
 		kernel, err := Kernel(ctx)
@@ -122,10 +167,7 @@ func countBoot(ctx context.Context, cfg Config, port int, record string) (Instru
 	if cfg.Icount == 0 {
 		cfg.Icount = countShift
 	}
-	if record != "" {
-		args = append(args, "record="+record)
-	}
-	args = append([]string{plugin, "ram=" + ram, fmt.Sprintf("port=%d", port)}, args...)
+	args = slices.Concat([]string{plugin, "ram=" + ram, fmt.Sprintf("port=%d", port)}, more, args)
 	cfg.Extra = append(slices.Clone(cfg.Extra), "-plugin", strings.Join(args, ","), "-d", "plugin,trace:serial_update_parameters")
 
 	counted := make(chan Instructions, 1)

@@ -8,6 +8,8 @@
  *   port=N             ends the count
  *   ram=PATH           the file behind guest RAM, to read that value
  *   class=FROM-TO      kernel code that counts as decompression; repeatable
+ *   counts=PATH        a file of three 64-bit words, host's byte order, that the
+ *                      counts are kept in: decompress, kernel, user
  *   record=PATH        notes each word below 16 MiB of address space, where the
  *                      one program of this userland lies in every process, when
  *                      it is first run, read or written from the start on (the
@@ -61,7 +63,7 @@ struct range { uint64_t from, to; };
 
 static struct range class_[512], listen_;
 static int classes;
-static uint64_t start, count[CLASSES];
+static uint64_t start, own_count[CLASSES], *count = own_count;
 static unsigned port;
 static bool started;
 static bool late;
@@ -90,7 +92,7 @@ static void on_start(unsigned cpu, void *data)
 	if (started)
 		return;
 	started = true;
-	memset(count, 0, sizeof count);
+	memset(count, 0, sizeof own_count);
 	say("start");
 }
 
@@ -187,24 +189,25 @@ static bool parse_range(const char *s, struct range *r)
 	return *end == 0;
 }
 
-static bool map(const char *path)
+static void *map(const char *path, bool writable, size_t *size)
 {
 	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	void *p;
+	int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	void *p = MAP_FAILED;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return false;
-	p = mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (fd >= 0 && fstat(fd, &st) == 0) {
+		p = mmap(NULL, st.st_size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+		*size = st.st_size;
+	}
 	close(fd);
-	ram = p;
-	ram_size = st.st_size;
-	return p != MAP_FAILED;
+	return p == MAP_FAILED ? NULL : p;
 }
 
 __attribute__((visibility("default")))
 int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **argv)
 {
+	size_t size;
+
 	(void)info;
 	for (int i = 0; i < argc; i++) {
 		char *value = strchr(argv[i], '=');
@@ -219,7 +222,9 @@ int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **
 			else if (!strcmp(argv[i], "port"))
 				port = atoi(value);
 			else if (!strcmp(argv[i], "ram"))
-				ok = map(value);
+				ok = (ram = map(value, false, &ram_size)) != NULL;
+			else if (!strcmp(argv[i], "counts"))
+				ok = (count = map(value, true, &size)) != NULL && size >= sizeof own_count;
 			else if (!strcmp(argv[i], "record"))
 				record = strdup(value);
 			else if (!strcmp(argv[i], "class") && classes < (int)(sizeof class_ / sizeof class_[0]))

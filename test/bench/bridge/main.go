@@ -1,0 +1,63 @@
+// Command bridge measures the bridge beside its peers: ser2net, socat and a
+// minimal poll loop in C on the host, over pty pairs and loopback, in turns in
+// one run; and beside the same loop on the emulated board, in instructions of
+// the guest. `make bench-bridge` runs it.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+
+	"gwinit/test/bench"
+)
+
+// source is where the C programs are, from the module's root.
+const source = "test/bench/bridge"
+
+func main() {
+	var (
+		gw    = flag.String("gw", "build/gw.host", "gw built for this machine, the `program` that is measured")
+		out   = flag.String("out", "build/bench/bridge.json", "`file` for the result")
+		n     = flag.Int("n", 7, "runs, each of every program; medians count")
+		where = flag.String("only", "", "`part` to measure: host or guest; without it both")
+		image = flag.String("images", "build", "`folder` with rootfs.bin and the binary gw")
+		cpus  = flag.String("cpus", "0,1", "`two` CPUs: of the radio and the client, and of the bridge")
+	)
+	flag.Parse()
+	if err := run(*gw, *out, *n, *where, *image, *cpus); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-bridge:", err)
+		os.Exit(1)
+	}
+}
+
+func run(gw, out string, n int, where, images, cpus string) error {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "bench-bridge")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var rows []bench.Row
+	if where != "guest" {
+		var pair [2]int
+		if _, err := fmt.Sscanf(cpus, "%d,%d", &pair[0], &pair[1]); err != nil {
+			return fmt.Errorf("-cpus %q: want two numbers, as 0,1", cpus)
+		}
+		more, err := onHost(ctx, dir, gw, n, pair)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, more...)
+	}
+	if where != "host" {
+		more, err := onGuest(ctx, dir, images)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, more...)
+	}
+	show(os.Stdout, rows)
+	return bench.Write(out, rows)
+}
