@@ -120,8 +120,8 @@ soak: image ## the long form: power cuts, kills with their back-off, load
 	GW_SOAK=1 go test -count=1 -timeout 1h -v -run '^TestFullRate$$' ./services/bridge
 	GW_SOAK=1 go test -tags e2e -count=1 -timeout 4h -v -run '$(or $(RUN),.)' ./test/e2e
 
-.PHONY: bench bench-boot bench-toolchain
-bench: bench-boot bench-toolchain ## every benchmark; results in build/bench
+.PHONY: bench bench-boot bench-bridge bench-toolchain
+bench: bench-boot bench-bridge bench-toolchain ## every benchmark; results in build/bench
 bench-toolchain: image ## instructions, code and flash beside stock Go's
 	@go build -o build/rlxemu ./toolchain/rlx/emu/rlxemu
 	go run ./test/bench/toolchain -- $(GCFLAGS) -ldflags='$(STRIP) -symfile=$(CURDIR)/build/bench.sym'
@@ -129,6 +129,11 @@ bench-boot: image ## instructions from init to a listening bridge
 	@test/deps/deps.sh image kernel qemu
 	@mkdir -p build/bench
 	go run ./test/bench/boot -n 5 -out build/bench/boot.json
+
+bench-bridge: image ## the bridge beside ser2net, socat and a C loop (RUNS=7)
+	@test/deps/deps.sh image kernel qemu bench
+	CGO_ENABLED=0 $(BUILD) -o build/gw.host ./cmd/gwinit
+	go run ./test/bench/bridge -n $(or $(RUNS),7)
 
 .PHONY: fuzz
 fuzz: ## every fuzz function for FUZZTIME (10s)

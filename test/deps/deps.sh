@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that a target of the Makefile needs.
 #
-#   deps.sh GROUP...      groups: image kernel qemu test e2e
+#   deps.sh GROUP...      groups: image kernel qemu test e2e bench
 #
 # Silent when everything is there. Otherwise installs as root or through a
 # sudo that asks nothing; without either it prints the command and exits 1.
@@ -16,6 +16,8 @@ packages() {
 	# a network namespace, SSH clients and a port scanner at the bridge's
 	# door, a C compiler for the race detector.
 	test) echo openssh-client nmap qemu-user dnsmasq-base iproute2 util-linux procps mtd-utils squashfs-tools gcc libc6-dev git ;;
+	# The bridge's peers in its benchmark, and what compiles the C one.
+	bench) echo ser2net socat gcc libc6-dev gcc-mips-linux-gnu mtd-utils util-linux ;;
 	# Any node will do that is on the path already: Debian's is older
 	# than the one many people install from elsewhere.
 	e2e)
@@ -23,14 +25,14 @@ packages() {
 		command -v npm >/dev/null || echo npm
 		;;
 	*)
-		echo "deps.sh: no group $1; groups: image kernel qemu test e2e" >&2
+		echo "deps.sh: no group $1; groups: image kernel qemu test e2e bench" >&2
 		return 2
 		;;
 	esac
 }
 
 [ $# -gt 0 ] || {
-	echo "usage: deps.sh GROUP...   groups: image kernel qemu test e2e" >&2
+	echo "usage: deps.sh GROUP...   groups: image kernel qemu test e2e bench" >&2
 	exit 2
 }
 
