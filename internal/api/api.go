@@ -20,7 +20,7 @@ type Request struct {
 const MaxLine = 64 << 10
 
 // Reply is one line from the server. The last reply of a request has More
-// false; only "logs" sends more than one.
+// false; only "logs", and "call" with Follow, send more than one.
 type Reply struct {
 	OK    bool            `json:"ok"`
 	Error *Error          `json:"error,omitempty"`
@@ -58,7 +58,7 @@ const (
 	OpLogs     = "logs"     // LogsArgs; Data is a LogLine array, as many replies as it takes, More while following
 	OpService  = "service"  // ServiceArgs; Data is the Service afterwards
 	OpShutdown = "shutdown" // ShutdownArgs; answered before it is carried out
-	OpCall     = "call"     // CallArgs; forwarded to the service, Data is its answer
+	OpCall     = "call"     // CallArgs; forwarded to the service, Data is its answer, or with Follow that of each
 )
 
 // LogsArgs asks for log lines.
@@ -96,6 +96,9 @@ type CallArgs struct {
 	Service string          `json:"service"`
 	Method  string          `json:"method"`
 	Params  json.RawMessage `json:"params,omitempty"`
+	// Follow calls again and again, until the service or the client ends it:
+	// each answer is a Followed, and its Next are the next Params.
+	Follow bool `json:"follow,omitempty"`
 }
 
 // Status is the whole box on one screen.

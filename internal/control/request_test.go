@@ -45,6 +45,10 @@ func TestParse(t *testing.T) {
 			name: "call", line: `{"v":1,"op":"call","args":{"service":"core","method":"status","params":{"a":1}}}`,
 			want: request{op: "call", call: api.CallArgs{Service: "core", Method: "status", Params: json.RawMessage(`{"a":1}`)}},
 		},
+		{
+			name: "call, following", line: `{"v":1,"op":"call","args":{"service":"bridge","method":"tap","follow":true}}`,
+			want: request{op: "call", call: api.CallArgs{Service: "bridge", Method: "tap", Follow: true}},
+		},
 
 		{name: "empty", line: ``, code: "bad-request", says: example},
 		{name: "words", line: `status`, code: "bad-request", says: example},

@@ -3,6 +3,7 @@ package control
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +29,7 @@ type Options struct {
 	Logf func(format string, a ...any)
 
 	MaxClients   int // connected at once; 8 if 0
-	MaxFollowers int // of them, those that follow the log; MaxClients-2 if 0, so that a status always fits
+	MaxFollowers int // of them, those that follow the log or a call; MaxClients-2 if 0, so that a status always fits
 
 	IdleTimeout    time.Duration // for a whole request to come; 30 s if 0
 	WriteTimeout   time.Duration // for a client to take a reply; 10 s if 0
@@ -269,7 +270,7 @@ func (c *conn) answer(ctx context.Context, line []byte) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if !r.logs.Follow {
+	if !r.logs.Follow && !r.call.Follow {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.s.o.RequestTimeout)
 		defer stop()
@@ -292,6 +293,9 @@ func (c *conn) answer(ctx context.Context, line []byte) error {
 	case api.OpShutdown:
 		data, err = r.shutdown, c.s.backend.Shutdown(r.shutdown)
 	case api.OpCall:
+		if r.call.Follow {
+			return c.followCall(ctx, r.call)
+		}
 		data, err = c.s.backend.Call(ctx, r.call)
 	}
 	if err != nil {
@@ -318,9 +322,91 @@ func (c *conn) problem(ctx context.Context, err error) *api.Error {
 	return &api.Error{Code: api.CodeFailed, Message: err.Error()}
 }
 
-// follow sends log lines until the client goes, which it notices at once and
-// not only with the next line.
+// follow sends log lines until the client goes.
 func (c *conn) follow(ctx context.Context, args api.LogsArgs) error {
+	return c.following(ctx, func(gone context.Context) error {
+		f, err := c.s.backend.Follow(args)
+		if err != nil {
+			return c.refuse(c.problem(ctx, err))
+		}
+		defer f.Close()
+		for {
+			lines, missed, err := f.Next(gone)
+			if ctx.Err() == nil && gone.Err() != nil {
+				return os.ErrClosed
+			}
+			if len(lines) > 0 || missed > 0 {
+				if err := c.lines(lines, missed, true); err != nil {
+					return err
+				}
+			}
+			switch {
+			case errors.Is(err, io.EOF):
+				return c.lines(nil, 0, false)
+			case err != nil:
+				return c.refuse(c.problem(ctx, err))
+			}
+		}
+	})
+}
+
+// How soon a service may have itself called again.
+const (
+	minPause = 20 * time.Millisecond
+	maxPause = 5 * time.Second
+)
+
+// followCall calls a service again and again and sends what it answers, until
+// it has no more or the client goes. Nobody waits in the meantime but this
+// client: the service answers at once and says when to ask again.
+func (c *conn) followCall(ctx context.Context, args api.CallArgs) error {
+	return c.following(ctx, func(gone context.Context) error {
+		for {
+			var a struct {
+				Data  json.RawMessage `json:"data"`
+				Next  json.RawMessage `json:"next"`
+				Pause int             `json:"pauseMs"`
+			}
+			one, cancel := context.WithTimeout(gone, c.s.o.RequestTimeout)
+			answer, err := c.s.backend.Call(one, args)
+			var problem *api.Error
+			if err != nil {
+				problem = c.problem(one, err)
+			}
+			cancel()
+			switch {
+			case ctx.Err() == nil && gone.Err() != nil:
+				return os.ErrClosed
+			case problem != nil:
+				return c.refuse(problem)
+			case json.Unmarshal(answer, &a) != nil || len(a.Data) == 0 && len(a.Next) == 0:
+				return c.refuse(bad(`call: %.32s of %.32s cannot be followed; call it without "follow"`, args.Method, args.Service))
+			}
+			more := len(a.Next) > 0
+			if len(a.Data) > 0 || !more {
+				if err := c.reply(api.Reply{OK: true, Data: a.Data, More: more}); err != nil || !more {
+					return err
+				}
+			}
+			args.Params = a.Next
+			t := time.NewTimer(min(max(time.Duration(a.Pause)*time.Millisecond, minPause), maxPause))
+			select {
+			case <-t.C:
+			case <-gone.Done():
+				t.Stop()
+				if ctx.Err() == nil {
+					return os.ErrClosed
+				}
+				return c.refuse(c.problem(ctx, ctx.Err()))
+			}
+		}
+	})
+}
+
+// following runs f, which sends replies for as long as the client is there, if
+// there is a place for one more who follows. The context of f also ends when
+// the client goes, which is noticed at once and not only with the next reply.
+func (c *conn) following(ctx context.Context, f func(gone context.Context) error) error {
 	s := c.s
 	s.mu.Lock()
 	full := s.followers >= s.o.MaxFollowers
@@ -329,19 +415,13 @@ func (c *conn) follow(ctx context.Context, args api.LogsArgs) error {
 	}
 	s.mu.Unlock()
 	if full {
-		return c.refuse(&api.Error{Code: api.CodeBusy, Message: fmt.Sprintf("%d clients follow the log already: end one of them, or ask without following", s.o.MaxFollowers)})
+		return c.refuse(&api.Error{Code: api.CodeBusy, Message: fmt.Sprintf("%d clients follow already: end one of them, or ask without following", s.o.MaxFollowers)})
 	}
 	defer func() {
 		s.mu.Lock()
 		s.followers--
 		s.mu.Unlock()
 	}()
-
-	f, err := s.backend.Follow(args)
-	if err != nil {
-		return c.refuse(c.problem(ctx, err))
-	}
-	defer f.Close()
 
 	_ = c.f.SetReadDeadline(time.Time{})
 	if ctx.Err() != nil { // wake may have come before that line
@@ -359,24 +439,7 @@ func (c *conn) follow(ctx context.Context, args api.LogsArgs) error {
 		_ = c.f.SetReadDeadline(time.Unix(1, 0))
 		<-watching
 	}()
-
-	for {
-		lines, missed, err := f.Next(gone)
-		if ctx.Err() == nil && gone.Err() != nil {
-			return os.ErrClosed
-		}
-		if len(lines) > 0 || missed > 0 {
-			if err := c.lines(lines, missed, true); err != nil {
-				return err
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return c.lines(nil, 0, false)
-		case err != nil:
-			return c.refuse(c.problem(ctx, err))
-		}
-	}
+	return f(gone)
 }
 
 // awaitHangup blocks until the client has closed its end, or the read

@@ -307,7 +307,7 @@ func TestFollowerLeaves(t *testing.T) {
 				break
 			}
 			// The one before is on its way out.
-			if r.Error.Code != api.CodeBusy || !strings.Contains(r.Error.Message, "follow the log already") {
+			if r.Error.Code != api.CodeBusy || !strings.Contains(r.Error.Message, "follow already") {
 				t.Fatalf("refused: %+v", r.Error)
 			}
 			runtime.Gosched()
@@ -323,6 +323,115 @@ func TestFollowerLeaves(t *testing.T) {
 		}
 		other.Close()
 		p.Close()
+	}
+}
+
+// A call that is followed goes on with what each answer says, and sends what
+// has data.
+func TestFollowCall(t *testing.T) {
+	b := box()
+	asked := make(chan string, 10)
+	b.OnCall = func(_ context.Context, a api.CallArgs) (json.RawMessage, error) {
+		asked <- string(a.Params)
+		switch string(a.Params) {
+		case "":
+			return json.RawMessage(`{"data":{"n":1},"next":{"after":1}}`), nil
+		case `{"after":1}`:
+			return json.RawMessage(`{"next":{"after":2},"pauseMs":1}`), nil // nothing new
+		case `{"after":2}`:
+			return json.RawMessage(`{"data":{"n":3},"next":{"after":3}}`), nil
+		}
+		return json.RawMessage(`{"data":{"n":4}}`), nil
+	}
+	p := connect(t, controltest.Start(t, b, control.Options{}))
+	p.send(t, `{"v":1,"op":"call","args":{"service":"bridge","method":"tap","follow":true}}`+"\n")
+	for i, want := range []string{`{"n":1}`, `{"n":3}`, `{"n":4}`} {
+		if r := p.reply(t); !r.OK || string(r.Data) != want || r.More != (i < 2) {
+			t.Errorf("reply %d: %+v, want %s", i, r, want)
+		}
+	}
+	for _, want := range []string{``, `{"after":1}`, `{"after":2}`, `{"after":3}`} {
+		if got := <-asked; got != want {
+			t.Errorf("called with %s, want %s", got, want)
+		}
+	}
+	// The connection is as good as before.
+	p.send(t, `{"v":1,"op":"status"}`+"\n")
+	if r := p.reply(t); !r.OK {
+		t.Errorf("status afterwards: %+v", r)
+	}
+}
+
+func TestFollowCallRefused(t *testing.T) {
+	tests := []struct {
+		name, answer string
+		fail         error
+		code, says   string
+	}{
+		{name: "a plain answer", answer: `{"listen":"[::]:8888"}`, code: "bad-request", says: "cannot be followed"},
+		{name: "no object", answer: `[1]`, code: "bad-request", says: "cannot be followed"},
+		{name: "an error", fail: errors.New("the bridge is not running"), code: "failed", says: "not running"},
+		{name: "a later error", answer: `{"data":1,"next":{}}`, fail: errors.New("it ended"), code: "failed", says: "it ended"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := box()
+			first := true
+			b.OnCall = func(context.Context, api.CallArgs) (json.RawMessage, error) {
+				if tt.answer != "" && first {
+					first = false
+					return json.RawMessage(tt.answer), nil
+				}
+				return nil, tt.fail
+			}
+			p := connect(t, controltest.Start(t, b, control.Options{}))
+			p.send(t, `{"v":1,"op":"call","args":{"service":"bridge","method":"m","follow":true}}`+"\n")
+			r := p.reply(t)
+			if r.More {
+				r = p.reply(t)
+			}
+			if r.OK || r.Error.Code != tt.code || !strings.Contains(r.Error.Message, tt.says) {
+				t.Errorf("%+v %+v", r, r.Error)
+			}
+		})
+	}
+}
+
+// A client that leaves ends the calls, and a server that ends says so.
+func TestFollowCallEnds(t *testing.T) {
+	b := box()
+	b.OnCall = func(context.Context, api.CallArgs) (json.RawMessage, error) {
+		return json.RawMessage(`{"data":0,"next":{},"pauseMs":3600000}`), nil
+	}
+	path, stop := controltest.StartStop(t, b, control.Options{MaxFollowers: 1})
+	defer stop()
+	const follow = `{"v":1,"op":"call","args":{"service":"bridge","method":"m","follow":true}}` + "\n"
+	first := connect(t, path)
+	first.send(t, follow)
+	if r := first.reply(t); !r.OK || !r.More {
+		t.Fatalf("%+v", r)
+	}
+	// It holds the one place until it leaves.
+	second := connect(t, path)
+	second.send(t, follow)
+	if r := second.reply(t); r.OK || r.Error.Code != api.CodeBusy {
+		t.Fatalf("%+v", r)
+	}
+	first.Close()
+	for {
+		second.send(t, follow)
+		r := second.reply(t)
+		if r.OK {
+			break
+		}
+		if r.Error.Code != api.CodeBusy {
+			t.Fatalf("%+v", r.Error)
+		}
+		runtime.Gosched()
+	}
+	go stop()
+	if r := second.reply(t); r.OK || r.Error.Code != api.CodeBusy || !strings.Contains(r.Error.Message, "shutting down") {
+		t.Errorf("%+v", r)
 	}
 }
 
