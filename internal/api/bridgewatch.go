@@ -5,7 +5,7 @@ package api
 // started.
 type BridgeWatch struct {
 	Bridge
-	At float64 `json:"at"` // seconds since the process started, for rates
+	At float64 `json:"at"` // seconds on a monotonic clock, for rates
 	// Protocol is what the present or last client spoke: ash, spinel, unknown
 	// (looked for and not found, or lost), or empty (not seen enough yet).
 	Protocol  string     `json:"protocol,omitempty"`
@@ -21,7 +21,7 @@ const LatencyBuckets = 26
 // BridgeFlow is one direction.
 type BridgeFlow struct {
 	Bytes     uint64 `json:"bytes"` // read, from the radio or from clients
-	Queued    int    `json:"queueBytes"`
+	Queued    int    `json:"queueBytes"` // of queues and latency the kernel's engine tells nothing
 	QueueMost int    `json:"queueMostBytes"` // since the process started
 	QueueSize int    `json:"queueSizeBytes"`
 	// Held counts the times that the other side did not take all at once.

@@ -284,7 +284,7 @@ type engine interface {
 }
 
 // errMethod is the answer to a call that nobody knows.
-var errMethod = errors.New("the bridge answers status, release and take only, with engine kernel also reload")
+var errMethod = errors.New("the bridge has no such method: it answers status, watch, tap, release and take, with engine kernel also reload")
 
 // answerer returns the notify.Handler for e. reload, if any, is the method of
 // that name; its answer is the status afterwards.
@@ -317,7 +317,7 @@ func answerer(e engine, reload func(ctx context.Context) error) notify.Handler {
 				return nil, err
 			}
 		default:
-			return nil, errMethod
+			return observe(ctx, e, method, params)
 		}
 		return json.Marshal(api.Released{Seconds: e.Lent().Seconds()})
 	}

@@ -108,19 +108,24 @@ func (b *Bridge) Run(ctx context.Context) error {
 }
 
 // Status returns what the bridge counts and who is on it. It costs the data
-// path nothing until it is called.
+// path nothing until it is called, like Watch.
 func (b *Bridge) Status(ctx context.Context) (api.Bridge, error) {
-	answer := make(chan api.Bridge, 1)
-	if !b.post(func(l *loop) { answer <- l.status() }) {
-		return api.Bridge{}, ErrEnded
+	return inLoop(ctx, b, (*loop).status)
+}
+
+// inLoop runs f in the loop and returns its result.
+func inLoop[T any](ctx context.Context, b *Bridge, f func(l *loop) T) (none T, err error) {
+	answer := make(chan T, 1)
+	if !b.post(func(l *loop) { answer <- f(l) }) {
+		return none, ErrEnded
 	}
 	select {
-	case s := <-answer:
-		return s, nil
+	case v := <-answer:
+		return v, nil
 	case <-b.done:
-		return api.Bridge{}, ErrEnded
+		return none, ErrEnded
 	case <-ctx.Done():
-		return api.Bridge{}, ctx.Err()
+		return none, ctx.Err()
 	}
 }
 

@@ -16,13 +16,14 @@
 // closing the UART can block and is done by one other goroutine, which hands
 // the open port over. Other goroutines ask for things by posting a function
 // and a byte in a pipe (Status does): the data path pays nothing for being
-// observed.
+// observed, but for the counting of frames behind the
+// write (watch.go): 32 instructions a byte.
 //
 // Every descriptor is non-blocking, poll(2) is the only place that waits, and
 // polling is level-triggered, so one read per event is enough. An echoed frame
 // is poll, read, write, poll, read, send: 6.0 system calls, counted by strace
-// over 2,000 frames, which is what a C loop needs. The steady state reads no
-// clock and allocates nothing.
+// over 2,000 frames, which is what a C loop needs. The steady state
+// allocates nothing and reads the clock for one read in 17 (gauge.go).
 //
 // # Past entersyscall, or not
 //

@@ -163,6 +163,7 @@ func (l *loop) promote(p *newcomer, now time.Duration) {
 		fd: came.fd, peer: came.peer, nth: came.nth, since: now, sniffed: came.said == isRaw, stalled: never,
 	}
 	l.client.counters, _ = l.port.Counts()
+	l.watch.begin()
 	l.b.o.Log("client " + came.peer.String() + " connected" + l.before(now))
 	l.drainedNow = 0
 }

@@ -95,6 +95,7 @@ type loop struct {
 
 	client  client
 	rx, tx  queue // to the client, to the radio
+	watch   watch
 	scratch []byte
 	pending [pendingSlots]newcomer
 	linger  [lingerSlots]lingering
@@ -129,10 +130,11 @@ func newLoop(b *Bridge) *loop {
 		// instead of being told that it is not open.
 		acceptAt: firstOpen,
 		queued:   true,
-		rx:       queue{buf: make([]byte, rxQueueBytes)},
-		tx:       queue{buf: make([]byte, txQueueBytes)},
 		scratch:  make([]byte, scratchBytes),
 	}
+	l.rx = queue{buf: make([]byte, rxQueueBytes), clock: l.clock}
+	l.tx = queue{buf: make([]byte, txQueueBytes), clock: l.clock}
+	l.watch = watch{clock: l.clock, resetAt: never}
 	if b.o.Unavailable != "" {
 		l.uartErr, l.acceptAt = b.o.Unavailable, 0
 	}
@@ -290,7 +292,9 @@ func (l *loop) uartEvent(r int16) {
 
 // fromUART reads what the radio said and hands it to the client.
 func (l *loop) fromUART() {
-	n, e := rawRead(l.port.FD(), l.rx.room())
+	room := l.rx.room()
+	l.rx.reading()
+	n, e := rawRead(l.port.FD(), room)
 	if n <= 0 || e != 0 {
 		if !again(e) {
 			l.uartLost(e)
@@ -302,6 +306,7 @@ func (l *loop) fromUART() {
 	if first {
 		l.toClient()
 	}
+	l.watch.saw(fromRadio, room[:n])
 	if l.rx.full() && l.port != nil && l.port.Flow() == tty.FlowNone {
 		// INV 2: nothing can hold this radio back.
 		l.n.dropped += uint64(l.rx.len())
@@ -323,6 +328,7 @@ func (l *loop) toClient() {
 		l.n.rx += uint64(n)
 		l.client.rx += uint64(n)
 	}
+	l.rx.settled()
 	switch {
 	case l.rx.empty():
 		if l.client.stalled != never {
@@ -363,7 +369,9 @@ func (l *loop) fromClient(r int16) {
 	if !l.client.sniffed && !l.sniffClient(r) {
 		return
 	}
-	n, e := rawRead(l.client.fd, l.tx.room())
+	room := l.tx.room()
+	l.tx.reading()
+	n, e := rawRead(l.client.fd, room)
 	switch {
 	case e != 0:
 		if !again(e) {
@@ -376,6 +384,7 @@ func (l *loop) fromClient(r int16) {
 	default:
 		l.tx.added(n)
 		l.toUART()
+		l.watch.saw(fromClient, room[:n])
 	}
 }
 
@@ -413,12 +422,15 @@ func (l *loop) toUART() {
 	if e != 0 {
 		if !again(e) {
 			l.uartLost(e)
+			return
 		}
+		l.tx.settled()
 		return
 	}
 	l.tx.took(n)
 	l.n.tx += uint64(n)
 	l.client.tx += uint64(n)
+	l.tx.settled()
 }
 
 // discard throws away what the radio says while nobody listens (INV 3).

@@ -7,12 +7,18 @@ package bridge
 type queue struct {
 	buf        []byte
 	head, tail int
+	clock
+	gauge
 }
 
 func (q *queue) empty() bool     { return q.head == q.tail }
 func (q *queue) len() int        { return q.tail - q.head }
 func (q *queue) waiting() []byte { return q.buf[q.head:q.tail] }
-func (q *queue) reset()          { q.head, q.tail = 0, 0 }
+
+func (q *queue) reset() {
+	q.head, q.tail = 0, 0
+	q.forget()
+}
 
 // room returns where to put more bytes; empty when the queue is full.
 func (q *queue) room() []byte {
@@ -25,10 +31,21 @@ func (q *queue) room() []byte {
 
 func (q *queue) full() bool { return q.len() == len(q.buf) }
 
-func (q *queue) added(n int) { q.tail += n }
+func (q *queue) added(n int) {
+	q.tail += n
+	if q.armed {
+		q.armed, q.left = false, q.len()
+	}
+	if q.held {
+		q.most = max(q.most, q.len())
+	}
+}
 
 func (q *queue) took(n int) {
 	if q.head += n; q.head == q.tail {
 		q.head, q.tail = 0, 0
+	}
+	if q.left > 0 {
+		q.sampled(n)
 	}
 }

@@ -1,0 +1,122 @@
+//go:build linux
+
+package bridge
+
+import (
+	"math/bits"
+	"time"
+
+	"gwinit/internal/api"
+)
+
+// sampleEvery is one in how many reads of a direction is timed. A reading of
+// the clock is a system call on the gateway, and a timed read takes two: 0.12
+// calls a read on the average, beside the three that it costs anyway. It is a
+// prime, so that traffic with a beat of its own is not always met at the same
+// place.
+const sampleEvery = 17
+
+// gauge measures what becomes of the bytes of one queue: how long some of them
+// stay, how often the queue does not get empty, how full it was.
+//
+// A sample goes from the moment that the loop turns to bytes that are ready to
+// be read, to that at which the last of them is written to the other side. The
+// time between their arrival in the kernel and poll's return is not in it.
+type gauge struct {
+	countdown int           // reads until the next sample
+	armed     bool          // the next read is one
+	left      int           // bytes in the queue up to the sample's last; 0: none is under way
+	ready     time.Duration // of the sample
+	histogram [api.LatencyBuckets]uint32
+
+	held      bool // not empty after a write
+	heldSince time.Duration
+	helds     uint64
+	heldTime  time.Duration // of those that are over
+	heldMost  time.Duration
+	most      int // bytes in the queue after a write
+}
+
+// reading says that bytes are ready for the queue, which come with added.
+func (q *queue) reading() {
+	g := &q.gauge
+	if g.left > 0 {
+		return
+	}
+	if !g.armed {
+		if g.countdown--; g.countdown > 0 {
+			return
+		}
+	}
+	// A read that then gives nothing leaves it armed.
+	g.countdown, g.armed, g.ready = sampleEvery, true, q.now()
+}
+
+// settled says that what can be written of the queue for now is written.
+func (q *queue) settled() {
+	g := &q.gauge
+	if q.empty() {
+		if g.held {
+			q.released()
+		}
+		return
+	}
+	if !g.held {
+		g.held, g.heldSince = true, q.now()
+		g.helds++
+	}
+	g.most = max(g.most, q.len())
+}
+
+// released ends a time in which the queue was never empty.
+func (q *queue) released() {
+	g := &q.gauge
+	d := q.now() - g.heldSince
+	g.held = false
+	g.heldTime += d
+	g.heldMost = max(g.heldMost, d)
+}
+
+// sampled says that n bytes left the queue while a sample was under way.
+func (q *queue) sampled(n int) {
+	g := &q.gauge
+	if g.left -= n; g.left <= 0 {
+		g.left = 0
+		g.histogram[bucket(q.now()-g.ready)]++
+	}
+}
+
+// forget ends what is under way: the queue's bytes go nowhere.
+func (q *queue) forget() {
+	q.left, q.armed = 0, false
+	if q.held {
+		q.released()
+	}
+}
+
+// bucket is where a time is counted: bucket i holds those below 2^i us.
+func bucket(d time.Duration) int {
+	us := uint64(max(d, 0)) / uint64(time.Microsecond)
+	return min(bits.Len64(us), api.LatencyBuckets-1)
+}
+
+// flow fills in what the gauge knows.
+func (q *queue) flow() api.BridgeFlow {
+	g := &q.gauge
+	f := api.BridgeFlow{
+		Queued: q.len(), QueueSize: len(q.buf), QueueMost: g.most,
+		Held: g.helds, HeldSeconds: g.heldTime.Seconds(), HeldLongest: g.heldMost.Seconds(),
+	}
+	if g.held {
+		now := (q.now() - g.heldSince).Seconds()
+		f.HeldNow = now
+		f.HeldSeconds += now
+		f.HeldLongest = max(f.HeldLongest, now)
+	}
+	n := len(g.histogram)
+	for n > 0 && g.histogram[n-1] == 0 {
+		n--
+	}
+	f.Latency = append([]uint32{}, g.histogram[:n]...)
+	return f
+}
