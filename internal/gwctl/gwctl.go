@@ -100,6 +100,7 @@ func commands() []command {
 			"  -f    go on with what comes; the last 10 lines first\n" +
 			"  -n N  only the newest N lines; 0: all that is kept\n", logs},
 		{"radio", "[VERB ...]", "who has the radio; release, take, mode", radioMore, radio},
+		{"bridge", "[-w] | tap [OPTIONS]", "what passes the radio's bridge, and a copy of it", bridgeMore, bridge},
 		{"start", "SERVICE", "start a service that is stopped or failed", "", service},
 		{"stop", "SERVICE", "stop a service until a start or the next boot", "", service},
 		{"restart", "SERVICE", "stop and start a service", "", service},
@@ -124,6 +125,7 @@ const usage = `usage: gwctl [OPTIONS] COMMAND [ARGUMENTS]
   status                       the whole gateway on one screen
   logs [-f] [-n N] [SERVICE]   what the services said since the start
   radio [VERB ...]             who has the radio; release, take, mode
+  bridge [-w] | tap [OPTIONS]  what passes the radio's bridge, and a copy of it
   start SERVICE                start a service that is stopped or failed
   stop SERVICE                 stop a service until a start or the next boot
   restart SERVICE              stop and start a service
