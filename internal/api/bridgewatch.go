@@ -20,8 +20,8 @@ const LatencyBuckets = 26
 
 // BridgeFlow is one direction.
 type BridgeFlow struct {
-	Bytes     uint64 `json:"bytes"` // read, from the radio or from clients
-	Queued    int    `json:"queueBytes"` // of queues and latency the kernel's engine tells nothing
+	Bytes     uint64 `json:"bytes"`          // read, from the radio or from clients
+	Queued    int    `json:"queueBytes"`     // of queues and latency the kernel's engine tells nothing
 	QueueMost int    `json:"queueMostBytes"` // since the process started
 	QueueSize int    `json:"queueSizeBytes"`
 	// Held counts the times that the other side did not take all at once.

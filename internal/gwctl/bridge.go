@@ -123,7 +123,12 @@ var protocolNames = map[string]string{
 // the rates are the averages of this client.
 func (s screen) watch(w api.BridgeWatch, last *api.BridgeWatch) {
 	s.bridge(api.Status{Bridge: &w.Bridge, Radio: api.Radio{Baud: w.Baud}})
-	s.row("protocol", or(protocolNames[w.Protocol], w.Protocol))
+	inKernel := w.Engine == "kernel"
+	if inKernel {
+		s.row("protocol", "not looked at, and no times: the kernel carries the bytes")
+	} else {
+		s.row("protocol", or(protocolNames[w.Protocol], w.Protocol))
+	}
 	if r := w.Reset; r != nil {
 		s.row("reset", fmt.Sprintf("the radio's last: %s, %s, %s ago", r.Frame, r.Reason, duration(r.Ago)))
 	}
@@ -138,6 +143,9 @@ func (s screen) watch(w api.BridgeWatch, last *api.BridgeWatch) {
 	}
 	if in >= 0 {
 		s.pair(name, rate(in), rate(out))
+	}
+	if inKernel {
+		return
 	}
 	each := func(name string, show func(f api.BridgeFlow) string) { s.pair(name, show(from), show(to)) }
 	each("queue", func(f api.BridgeFlow) string {

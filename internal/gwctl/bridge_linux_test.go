@@ -73,6 +73,15 @@ func TestBridgeFresh(t *testing.T) {
 	golden(t, "bridge-fresh", b.String())
 }
 
+// The kernel's engine counts bytes and nothing else.
+func TestBridgeOfKernel(t *testing.T) {
+	w := api.BridgeWatch{Bridge: *settled().Bridge, At: 7400, FromRadio: api.BridgeFlow{Bytes: 1258291}, ToRadio: api.BridgeFlow{Bytes: 307200}}
+	w.Engine = "kernel"
+	var b bytes.Buffer
+	screen{b: &b}.watch(w, nil)
+	golden(t, "bridge-kernel", b.String())
+}
+
 func TestBridgeLive(t *testing.T) {
 	path := controltest.Start(t, bridgeOf(t, watched()), control.Options{})
 	for arg, want := range map[string]string{
