@@ -38,7 +38,17 @@ func documented() *controltest.Backend {
 			{Name: "core", State: "running", PID: 55, Since: 7398.5, Essential: true, CPU: 1.34, RSS: 5120, Anon: 1180, Status: "bound"},
 		},
 	}}
-	b.OnCall = func(context.Context, api.CallArgs) (json.RawMessage, error) { return json.Marshal(b.Box.Bridge) }
+	b.OnCall = func(_ context.Context, a api.CallArgs) (json.RawMessage, error) {
+		if a.Method != "tap" {
+			return json.Marshal(b.Box.Bridge)
+		}
+		return json.Marshal(api.Followed{
+			Data: api.BridgeTap{Now: 7385120455, Wall: 1767366245000000, Missed: 12, Pieces: []api.TapPiece{
+				{At: 7385080120, From: "client", Data: []byte{0x1A, 0xC0, 0x38, 0xBC, 0x7E}},
+			}},
+			Next: api.BridgeTapArgs{Bridge: 1767358860000000, After: 1565496}, Pause: 5000,
+		})
+	}
 	b.Append("bridge", "listening on [::]:8888")
 	b.Append("core", "eth0: link is up, 100 Mbit/s")
 	b.Append("core", "eth0: 192.0.2.50/24 for 12 h from 192.0.2.1")
