@@ -114,9 +114,17 @@ func (e *env) terminal() bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// protocolNames are those of api.BridgeWatch for people.
-var protocolNames = map[string]string{
-	"ash": "ASH (EZSP, Zigbee)", "spinel": "Spinel (Thread)", "unknown": "neither ASH nor Spinel", "": "nothing recognised yet",
+// protocolName is that of api.BridgeWatch for people.
+func protocolName(p string) string {
+	switch p {
+	case "ash":
+		return "ASH (EZSP, Zigbee)"
+	case "spinel":
+		return "Spinel (Thread)"
+	case "unknown":
+		return "neither ASH nor Spinel"
+	}
+	return or(p, "nothing recognised yet")
 }
 
 // watch writes the bridge's page. last is the sample before, for rates; nil:
@@ -127,7 +135,7 @@ func (s screen) watch(w api.BridgeWatch, last *api.BridgeWatch) {
 	if inKernel {
 		s.row("protocol", "not looked at, and no times: the kernel carries the bytes")
 	} else {
-		s.row("protocol", or(protocolNames[w.Protocol], w.Protocol))
+		s.row("protocol", protocolName(w.Protocol))
 	}
 	if r := w.Reset; r != nil {
 		s.row("reset", fmt.Sprintf("the radio's last: %s, %s, %s ago", r.Frame, r.Reason, duration(r.Ago)))
@@ -277,8 +285,8 @@ func watchLine(w api.BridgeWatch, last *api.BridgeWatch) string {
 
 // tapData reads a followed answer's data into a BridgeTap.
 func tapData(data json.RawMessage) (t api.BridgeTap, err error) {
-	if len(data) == 0 {
-		return t, nil
+	if len(data) > 0 {
+		err = decode("bridge tap", data, &t)
 	}
-	return t, decode("bridge tap", data, &t)
+	return t, err
 }

@@ -101,22 +101,21 @@ func bucket(d time.Duration) int {
 }
 
 // flow fills in what the gauge knows.
-func (q *queue) flow() api.BridgeFlow {
+func (q *queue) flow(f *api.BridgeFlow) {
 	g := &q.gauge
-	f := api.BridgeFlow{
-		Queued: q.len(), QueueSize: len(q.buf), QueueMost: g.most,
-		Held: g.helds, HeldSeconds: g.heldTime.Seconds(), HeldLongest: g.heldMost.Seconds(),
-	}
+	f.Queued, f.QueueSize, f.QueueMost = q.len(), len(q.buf), g.most
+	f.Held = g.helds
+	all, most := g.heldTime, g.heldMost
 	if g.held {
-		now := (q.now() - g.heldSince).Seconds()
-		f.HeldNow = now
-		f.HeldSeconds += now
-		f.HeldLongest = max(f.HeldLongest, now)
+		now := q.now() - g.heldSince
+		f.HeldNow = now.Seconds()
+		all += now
+		most = max(most, now)
 	}
+	f.HeldSeconds, f.HeldLongest = all.Seconds(), most.Seconds()
 	n := len(g.histogram)
 	for n > 0 && g.histogram[n-1] == 0 {
 		n--
 	}
 	f.Latency = append([]uint32{}, g.histogram[:n]...)
-	return f
 }

@@ -94,9 +94,9 @@ type tapped struct {
 }
 
 // read copies the pieces after position after, at most an answer's worth.
-func (w *watch) read(after uint64) tapped {
+func (w *watch) read(after uint64) *tapped {
 	t := &w.tap
-	out := tapped{now: w.now(), next: after}
+	out := &tapped{now: w.now(), next: after}
 	t.asked = out.now
 	if !t.wanted {
 		t.start()
@@ -132,7 +132,7 @@ func (w *watch) read(after uint64) tapped {
 // It must be called again within 15 s; what was overwritten by then is counted
 // in Missed.
 func (b *Bridge) Tap(ctx context.Context, args api.BridgeTapArgs) (d api.BridgeTap, next api.BridgeTapArgs, pause time.Duration, err error) {
-	got, err := inLoop(ctx, b, func(l *loop) tapped {
+	got, err := inLoop(ctx, b, func(l *loop) *tapped {
 		if args.Bridge != l.start.UnixMicro() { // also of a process before this one
 			args.After = l.watch.passed()
 		}

@@ -164,15 +164,13 @@ func (w *watch) spinelFrames(s *side, p []byte) {
 }
 
 // watched answers Bridge.Watch.
-func (l *loop) watched() api.BridgeWatch {
+func (l *loop) watched() *api.BridgeWatch {
 	w := &l.watch
-	out := api.BridgeWatch{
-		Bridge: l.status(), At: l.now().Seconds(), Protocol: w.protocol.String(),
-		FromRadio: l.rx.flow(), ToRadio: l.tx.flow(),
-	}
-	for i, f := range [...]*api.BridgeFlow{fromRadio: &out.FromRadio, fromClient: &out.ToRadio} {
-		f.Bytes, f.ASH = w.sides[i].bytes, w.sides[i].count
-	}
+	out := &api.BridgeWatch{Bridge: l.status(), At: l.now().Seconds(), Protocol: w.protocol.String()}
+	l.rx.flow(&out.FromRadio)
+	l.tx.flow(&out.ToRadio)
+	out.FromRadio.Bytes, out.FromRadio.ASH = w.sides[fromRadio].bytes, w.sides[fromRadio].count
+	out.ToRadio.Bytes, out.ToRadio.ASH = w.sides[fromClient].bytes, w.sides[fromClient].count
 	if w.resetAt != never {
 		out.Reset = &api.ASHReset{
 			Frame: w.reset.Kind.String(), Code: int(w.reset.Code), Reason: ash.Reason(w.reset.Code),
@@ -184,7 +182,7 @@ func (l *loop) watched() api.BridgeWatch {
 
 // Watch returns what Status does, and what the bridge counts of the bytes that
 // pass.
-func (b *Bridge) Watch(ctx context.Context) (api.BridgeWatch, error) {
+func (b *Bridge) Watch(ctx context.Context) (*api.BridgeWatch, error) {
 	return inLoop(ctx, b, (*loop).watched)
 }
 
@@ -203,16 +201,17 @@ func observe(ctx context.Context, e engine, method string, params []byte) ([]byt
 	case method != "watch":
 		return nil, errMethod
 	}
-	var w api.BridgeWatch
+	var w *api.BridgeWatch
 	var err error
 	if ours {
 		w, err = b.Watch(ctx)
 	} else {
+		w = new(api.BridgeWatch)
 		w.Bridge, err = e.Status(ctx)
 		mono, _ := logring.System()
 		w.At = float64(mono) / 1e9
-		w.FromRadio = api.BridgeFlow{Bytes: w.RxBytes, Latency: []uint32{}}
-		w.ToRadio = api.BridgeFlow{Bytes: w.TxBytes, Latency: []uint32{}}
+		w.FromRadio.Bytes, w.FromRadio.Latency = w.RxBytes, []uint32{}
+		w.ToRadio.Bytes, w.ToRadio.Latency = w.TxBytes, []uint32{}
 	}
 	if err != nil {
 		return nil, err

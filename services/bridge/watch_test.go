@@ -133,11 +133,13 @@ func TestBucket(t *testing.T) {
 	}
 }
 
+func flow(q *queue) (f api.BridgeFlow) { q.flow(&f); return f }
+
 // A queue's samples are one in sampleEvery reads, and end with their last byte.
 func TestGauge(t *testing.T) {
 	q := queue{buf: make([]byte, 100), clock: clock{start: time.Now()}}
 	samples := func() (n uint32) {
-		for _, h := range q.flow().Latency {
+		for _, h := range flow(&q).Latency {
 			n += h
 		}
 		return n
@@ -151,7 +153,7 @@ func TestGauge(t *testing.T) {
 	if n := samples(); n != 3 {
 		t.Errorf("%d samples of %d reads", n, 3*sampleEvery)
 	}
-	if f := q.flow(); f.Held != 0 || f.QueueMost != 0 || f.QueueSize != 100 {
+	if f := flow(&q); f.Held != 0 || f.QueueMost != 0 || f.QueueSize != 100 {
 		t.Errorf("never held: %+v", f)
 	}
 	for !q.armed {
@@ -173,12 +175,12 @@ func TestGauge(t *testing.T) {
 	if n := samples(); n != 4 {
 		t.Errorf("the sample did not end with its last byte")
 	}
-	if f := q.flow(); f.Held != 1 || f.HeldNow <= 0 || f.QueueMost != 26 || f.Queued != 20 {
+	if f := flow(&q); f.Held != 1 || f.HeldNow <= 0 || f.QueueMost != 26 || f.Queued != 20 {
 		t.Errorf("held: %+v", f)
 	}
 	q.took(20)
 	q.settled()
-	if f := q.flow(); f.Held != 1 || f.HeldNow != 0 || f.HeldLongest <= 0 || f.HeldSeconds != f.HeldLongest {
+	if f := flow(&q); f.Held != 1 || f.HeldNow != 0 || f.HeldLongest <= 0 || f.HeldSeconds != f.HeldLongest {
 		t.Errorf("released: %+v", f)
 	}
 	// What is thrown away is no sample, and holds nothing.
@@ -188,7 +190,7 @@ func TestGauge(t *testing.T) {
 	q.added(10)
 	q.settled()
 	q.reset()
-	if f := q.flow(); samples() != 4 || f.Held != 2 || f.HeldNow != 0 {
+	if f := flow(&q); samples() != 4 || f.Held != 2 || f.HeldNow != 0 {
 		t.Errorf("after a reset: %+v", f)
 	}
 }
