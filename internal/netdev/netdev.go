@@ -52,6 +52,9 @@ type Addr struct {
 	// Valid is how long the kernel keeps it; 0: for ever. It removes the
 	// address then even if nobody runs who would.
 	Valid time.Duration
+	// Tentative: an IPv6 address of which the kernel does not know yet, or
+	// knows that not, whether nobody else has it.
+	Tentative bool
 }
 
 // Route is an IPv4 route out of an interface.

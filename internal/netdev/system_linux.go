@@ -115,7 +115,10 @@ func (System) Addrs(index int) ([]Addr, error) {
 		}
 		for _, a := range list {
 			if p, ok := prefix(a.IPNet); ok {
-				out = append(out, Addr{Prefix: p, Valid: lifetime(a.ValidLft)})
+				out = append(out, Addr{
+					Prefix: p, Valid: lifetime(a.ValidLft),
+					Tentative: a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0 && a.Flags&unix.IFA_F_OPTIMISTIC == 0,
+				})
 			}
 		}
 	}
@@ -232,19 +235,28 @@ func wanted(o netlink.Route, routes []Route) bool {
 // content: what they say is one Link away, and the library's own subscription
 // allocates 64 KiB for each.
 func (System) Watch(ctx context.Context) (<-chan struct{}, error) {
+	return watch(ctx, unix.RTMGRP_LINK)
+}
+
+// WatchAddrs is Watch for changes of addresses, too.
+func (System) WatchAddrs(ctx context.Context) (<-chan struct{}, error) {
+	return watch(ctx, unix.RTMGRP_LINK|unix.RTMGRP_IPV4_IFADDR|unix.RTMGRP_IPV6_IFADDR)
+}
+
+func watch(ctx context.Context, groups uint32) (<-chan struct{}, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open rtnetlink socket: %w", err)
 	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: unix.RTMGRP_LINK}); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("subscribe to link changes: %w", err)
+		return nil, fmt.Errorf("subscribe to changes of links: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), "rtnetlink")
 	rc, err := file.SyscallConn()
 	if err != nil {
 		file.Close()
-		return nil, fmt.Errorf("subscribe to link changes: %w", err)
+		return nil, fmt.Errorf("subscribe to changes of links: %w", err)
 	}
 	ch := make(chan struct{}, 1)
 	stop := context.AfterFunc(ctx, func() { file.Close() })

@@ -230,6 +230,9 @@ func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return ch, nil
 }
 
+// WatchAddrs is Watch: that signals changes of addresses as well.
+func (k *Kernel) WatchAddrs(ctx context.Context) (<-chan struct{}, error) { return k.Watch(ctx) }
+
 // Unwatch ends one watch, or all of them if ch is nil, as a kernel out of
 // memory would.
 func (k *Kernel) Unwatch(ch <-chan struct{}) {

@@ -86,6 +86,9 @@ func Cable(t testing.TB, local, remote string) *Peer {
 	return p
 }
 
+// PID returns the process that holds the namespace, for nsenter(1).
+func (p *Peer) PID() string { return p.pid }
+
 // Run runs a command in the peer's namespace and returns what it printed.
 func (p *Peer) Run(args ...string) string {
 	p.t.Helper()
