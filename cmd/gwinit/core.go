@@ -7,4 +7,4 @@ import (
 	"gwinit/internal/core"
 )
 
-func coreApplets() applet.Table { return applet.Table{core.Applet()} }
+func coreApplets() applet.Table { return applet.Table{core.Applet(version)} }

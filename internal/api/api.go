@@ -142,6 +142,12 @@ type Userdata struct {
 	Free  uint64 `json:"freeKiB,omitempty"`
 }
 
+// BootSafe is the BootMode with console, network and ssh only.
+const BootSafe = "safe"
+
+// EnvBootMode is the variable that tells a service the BootMode.
+const EnvBootMode = "GW_BOOT_MODE"
+
 // Network is what core's eth service answers to the method "status".
 type Network struct {
 	Interface string   `json:"interface"`

@@ -7,36 +7,45 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/signal"
 
 	"golang.org/x/sys/unix"
 
 	"gwinit/board/rtl8196e"
+	"gwinit/internal/api"
 	"gwinit/internal/applet"
 	"gwinit/internal/config"
 	"gwinit/internal/notify"
 	"gwinit/services/eth"
 )
 
-// Applet is the process, as PID 1 starts it.
-func Applet() applet.Applet {
+// announcer is services/mdns, or nothing where it is left out.
+type announcer interface {
+	Run(ctx context.Context) error
+	Reload()
+}
+
+// Applet is the process, as PID 1 starts it. version is that of the firmware.
+func Applet(version string) applet.Applet {
 	return applet.Applet{
 		Name: "core", Group: applet.Service,
-		Summary: "the rarely active services in one process: eth",
+		Summary: "the rarely active services in one process: eth, mdns",
 		Usage: `core
-Brings the network up and keeps it up. gwinit starts it; it takes no options.`,
+Brings the network up, keeps it up and announces the gateway on it. gwinit
+starts it; it takes no options.`,
 		Run: func(ctx context.Context, _ applet.IO, args []string) error {
 			if len(args) > 0 {
 				return applet.Usagef("core takes no arguments")
 			}
 			ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM)
 			defer stop()
-			return run(ctx)
+			return run(ctx, version)
 		},
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, version string) error {
 	conn, err := notify.FromEnv()
 	if err != nil {
 		return err
@@ -44,8 +53,12 @@ func run(ctx context.Context) error {
 	net := eth.New(eth.Options{})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := make(chan error, 2)
-	go func() { ended <- net.Run(ctx) }()
+	mdns := newMDNS(version, os.Getenv(api.EnvBootMode))
+	services := []func(context.Context) error{net.Run, mdns.Run}
+	ended := make(chan error, len(services)+1)
+	for _, run := range services {
+		go func() { ended <- run(ctx) }()
+	}
 	go func() {
 		ended <- conn.Serve(ctx, func(_ context.Context, method string, _ []byte) ([]byte, error) {
 			switch method {
@@ -53,18 +66,23 @@ func run(ctx context.Context) error {
 				return json.Marshal(net.Status())
 			case "warnings":
 				return json.Marshal(warnings())
+			case "reload":
+				mdns.Reload()
+				return []byte("{}"), nil
 			}
-			return nil, fmt.Errorf("core has no method %q; it has status, warnings", method)
+			return nil, fmt.Errorf("core has no method %q; it has status, warnings, reload", method)
 		})
 	}()
 	if err := conn.Ready("eth"); err != nil {
 		return err
 	}
-	// Both end only because ctx ended, or for an error that a new process mends.
+	// They end only because ctx ended, or for an error that a new process mends.
 	err = <-ended
 	cancel()
-	if second := <-ended; err == nil {
-		err = second
+	for range services {
+		if other := <-ended; err == nil {
+			err = other
+		}
 	}
 	return err
 }

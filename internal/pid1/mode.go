@@ -1,11 +1,14 @@
 package pid1
 
-import "gwinit/board/rtl8196e"
+import (
+	"gwinit/board/rtl8196e"
+	"gwinit/internal/api"
+)
 
 // Boot modes, as `gwctl status` shows them.
 const (
 	modeNormal  = "normal"
-	modeSafe    = "safe"    // console, network and ssh only
+	modeSafe    = api.BootSafe
 	modeFactory = "factory" // the copy in the rootfs, never an update
 )
 

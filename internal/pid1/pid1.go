@@ -102,7 +102,8 @@ func (in *initd) boot() (complete bool) {
 	in.logf("gwinit %s on %s, boot mode %s", in.version, in.board.Model, in.mode)
 
 	// Both errors are faults of the build, or a kernel without epoll.
-	system, err := supervisor.NewSystem(reaper.New(reaper.Options{Log: func(s string) { in.ring.Append(logName, s) }}), in.ring, environment)
+	system, err := supervisor.NewSystem(reaper.New(reaper.Options{Log: func(s string) { in.ring.Append(logName, s) }}), in.ring,
+		append(environment, api.EnvBootMode+"="+in.mode))
 	if err != nil {
 		panic(err)
 	}
