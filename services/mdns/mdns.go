@@ -47,6 +47,7 @@ type Options struct {
 // Service announces one interface's host.
 type Service struct {
 	opt    Options
+	began  time.Time
 	reload chan struct{}
 	wake   chan struct{} // something is due earlier
 	broken chan error    // a socket of no use any more
@@ -62,8 +63,8 @@ type Service struct {
 	mu      sync.Mutex // guards what follows
 	r       *responder
 	sockets [families]*socket
-	armed   time.Time // when Run wakes up by itself; zero: not
-	sendErr string    // the last one in the log
+	armed   instant // when Run wakes up by itself; zero: not
+	sendErr string  // the last one in the log
 }
 
 // New returns the service; nothing happens before Run.
@@ -78,12 +79,15 @@ func New(opt Options) *Service {
 		opt.Log = func(line string) { fmt.Fprintln(os.Stderr, line) }
 	}
 	s := &Service{
-		opt: opt, reload: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		opt: opt, began: time.Now(), reload: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		broken: make(chan error, families),
 	}
 	s.r = newResponder(opt.Log, func(below time.Duration) time.Duration { return rand.N(below) }, s.send)
 	return s
 }
+
+// now is the responder's clock.
+func (s *Service) now() instant { return clockBegin + time.Since(s.began) }
 
 // Reload has radio.conf and the host name read again, and what has changed
 // announced. It does not block, and is safe for concurrent use.
@@ -120,13 +124,13 @@ func (s *Service) Run(ctx context.Context) error {
 			s.look(ctx)
 		}
 		s.mu.Lock()
-		now := time.Now()
+		now := s.now()
 		next := s.r.tick(now)
 		s.armed = next
 		s.mu.Unlock()
 		switch retry := s.problem != "" || s.changed == nil; {
-		case !next.IsZero():
-			timer.Reset(next.Sub(now))
+		case next != 0:
+			timer.Reset(next - now)
 		case retry:
 			timer.Reset(retryEvery)
 		default:
@@ -146,11 +150,11 @@ func (s *Service) Run(ctx context.Context) error {
 			s.note(err)
 			s.close()
 			s.mu.Lock()
-			s.r.set(time.Now(), s.config, false, false)
+			s.r.set(s.now(), s.config, false, false)
 			s.mu.Unlock()
 		case <-s.wake:
 		case <-timer.C:
-			look = next.IsZero()
+			look = next == 0
 		}
 	}
 }
@@ -196,7 +200,7 @@ func (s *Service) look(ctx context.Context) {
 	s.note(errors.Join(errs...))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.r.set(time.Now(), f, up, fresh)
+	s.r.set(s.now(), f, up, fresh)
 }
 
 // usable returns the interface's addresses that others can reach, the most
@@ -277,10 +281,10 @@ func (s *Service) read(sock *socket) {
 			return
 		}
 		s.mu.Lock()
-		now := time.Now()
+		now := s.now()
 		s.r.receive(now, &p)
 		next := s.r.tick(now)
-		earlier := !next.IsZero() && (s.armed.IsZero() || next.Before(s.armed))
+		earlier := next != 0 && (s.armed == 0 || next < s.armed)
 		s.mu.Unlock()
 		if earlier {
 			signal(s.wake)

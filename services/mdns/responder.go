@@ -43,6 +43,14 @@ const (
 	unicastEvery = 50 * time.Millisecond
 )
 
+// instant is a time on a monotonic clock (INV 13) that began so long before
+// anything happens here that zero is "never". A time.Time costs this CPU, whose
+// words have 32 bits, twice the code.
+type instant = time.Duration
+
+// clockBegin is what the clock shows at first.
+const clockBegin instant = 24 * time.Hour
+
 // family is IPv4 or IPv6, each of which has its group.
 type family uint8
 
@@ -83,23 +91,23 @@ type responder struct {
 	facts facts
 	zone  *zone
 	state state
-	count int       // probes or announcements sent
-	next  time.Time // of those; zero: none
+	count int     // probes or announcements sent
+	next  instant // of those; zero: none
 	// announced is when that was last done; said is the name in the log.
-	announced time.Time
+	announced instant
 	said      string
 	// Numbers of the names in use: kitchen, kitchen-2, ...
 	hostN, instanceN int
 	conflicts        int
-	lastConflict     time.Time
+	lastConflict     instant
 
-	due  [families][32]time.Time // when to multicast a record; zero: not
-	last [families][32]time.Time // when it was
+	due  [families][32]instant // when to multicast a record; zero: not
+	last [families][32]instant // when it was
 	// partial is who has more known answers to tell.
 	partial [families]netip.AddrPort
 
 	tokens   int // unicast answers left
-	tokensAt time.Time
+	tokensAt instant
 
 	out     dnssd.Builder
 	scratch [512]byte
@@ -112,10 +120,10 @@ func newResponder(log func(string), chance func(time.Duration) time.Duration, se
 // set says what is to be announced from now on; up tells whether there is a
 // link with an address, fresh that it is not the one of before, on which
 // somebody else may have the names.
-func (r *responder) set(now time.Time, f facts, up, fresh bool) {
+func (r *responder) set(now instant, f facts, up, fresh bool) {
 	if !up {
-		r.facts, r.zone, r.state, r.next = f, nil, idle, time.Time{}
-		r.due = [families][32]time.Time{}
+		r.facts, r.zone, r.state, r.next = f, nil, idle, 0
+		r.due = [families][32]instant{}
 		return
 	}
 	if r.state != idle && !fresh && r.facts.equal(&f) {
@@ -144,7 +152,7 @@ func (r *responder) set(now time.Time, f facts, up, fresh bool) {
 		return // it goes on, with what is new
 	}
 	r.state, r.count, r.next = announcing, 0, now
-	if free := r.announced.Add(announceEvery); free.After(now) {
+	if free := r.announced + announceEvery; free > now {
 		r.next = free
 	}
 }
@@ -156,7 +164,7 @@ func (r *responder) rebuild() {
 		// A host name that config lets through has no such label.
 		r.log(fmt.Sprintf("mdns: host name %q: %v", r.facts.hostname, err))
 	}
-	var last [families][32]time.Time
+	var last [families][32]instant
 	if r.zone != nil {
 		for i := range z.records {
 			if o := r.zone.find(&z.records[i]); o >= 0 {
@@ -166,13 +174,13 @@ func (r *responder) rebuild() {
 			}
 		}
 	}
-	r.zone, r.last, r.due = z, last, [families][32]time.Time{}
+	r.zone, r.last, r.due = z, last, [families][32]instant{}
 }
 
 // probe starts over with asking whether the names are free.
-func (r *responder) probe(now time.Time, wait time.Duration) {
-	r.state, r.count, r.next = probing, 0, now.Add(wait)
-	r.due = [families][32]time.Time{}
+func (r *responder) probe(now instant, wait time.Duration) {
+	r.state, r.count, r.next = probing, 0, now+wait
+	r.due = [families][32]instant{}
 }
 
 // stop takes back what was announced.
@@ -180,7 +188,7 @@ func (r *responder) stop() {
 	if r.state >= announcing {
 		r.goodbye(r.zone, func(*record) bool { return true })
 	}
-	r.state, r.zone, r.next = idle, nil, time.Time{}
+	r.state, r.zone, r.next = idle, nil, 0
 }
 
 // goodbye says of some of a zone's announced records that they end.
@@ -209,8 +217,8 @@ func (r *responder) toAll() {
 
 // tick does what is due and returns when to call it again; zero: not before
 // something happens.
-func (r *responder) tick(now time.Time) (next time.Time) {
-	if !r.next.IsZero() && !r.next.After(now) {
+func (r *responder) tick(now instant) (next instant) {
+	if r.next != 0 && r.next <= now {
 		r.advance(now)
 	}
 	next = r.next
@@ -218,10 +226,10 @@ func (r *responder) tick(now time.Time) (next time.Time) {
 		var m mask
 		for i, at := range r.due[f] {
 			switch {
-			case at.IsZero():
-			case !at.After(now):
+			case at == 0:
+			case at <= now:
 				m |= 1 << i
-			case next.IsZero() || at.Before(next):
+			case next == 0 || at < next:
 				next = at
 			}
 		}
@@ -233,7 +241,7 @@ func (r *responder) tick(now time.Time) (next time.Time) {
 }
 
 // advance is the next step of probing or announcing.
-func (r *responder) advance(now time.Time) {
+func (r *responder) advance(now instant) {
 	if r.state == probing && r.count == probes {
 		r.state, r.count = announcing, 0
 		if name := r.zone.host.String(); name != r.said {
@@ -244,15 +252,15 @@ func (r *responder) advance(now time.Time) {
 	r.count++
 	if r.state == probing {
 		r.sendProbe()
-		r.next = now.Add(probeWait)
+		r.next = now + probeWait
 		return
 	}
 	for f := range families {
 		r.multicast(now, f, r.zone.all)
 	}
-	r.announced, r.next = now, now.Add(announceEvery)
+	r.announced, r.next = now, now+announceEvery
 	if r.count == announcements {
-		r.state, r.next = running, time.Time{}
+		r.state, r.next = running, 0
 	}
 }
 
@@ -276,7 +284,7 @@ func (r *responder) sendProbe() {
 }
 
 // multicast sends records and what goes along with them.
-func (r *responder) multicast(now time.Time, f family, answers mask) {
+func (r *responder) multicast(now instant, f family, answers mask) {
 	var extra mask
 	for i := range r.zone.records {
 		if answers.has(i) {
@@ -285,7 +293,7 @@ func (r *responder) multicast(now time.Time, f family, answers mask) {
 	}
 	extra &^= answers
 	for i := range r.zone.records {
-		if extra.has(i) && now.Sub(r.last[f][i]) < recordEvery {
+		if extra.has(i) && now-r.last[f][i] < recordEvery {
 			extra &^= 1 << i
 		}
 	}
@@ -301,7 +309,7 @@ func (r *responder) multicast(now time.Time, f family, answers mask) {
 		}
 		for i := range r.zone.records {
 			if sent.has(i) {
-				r.due[f][i], r.last[f][i] = time.Time{}, now
+				r.due[f][i], r.last[f][i] = 0, now
 			}
 		}
 		r.send(f, netip.AddrPort{}, r.out.Bytes())
@@ -328,7 +336,7 @@ func (r *responder) fill(s dnssd.Section, m mask, legacy uint32) (written mask) 
 }
 
 // receive takes a packet in. It allocates nothing for what is not for us.
-func (r *responder) receive(now time.Time, p *packet) {
+func (r *responder) receive(now instant, p *packet) {
 	if r.state == idle {
 		return
 	}
@@ -352,7 +360,7 @@ func (r *responder) receive(now time.Time, p *packet) {
 
 // response looks for other hosts' records of our names, and for answers that
 // need no repetition.
-func (r *responder) response(now time.Time, p *packet, m *dnssd.Message) {
+func (r *responder) response(now instant, p *packet, m *dnssd.Message) {
 	var it dnssd.Item
 	for m.Next(&it) {
 		if it.Section != dnssd.Answers && it.Section != dnssd.Additionals || it.Class&^dnssd.Flush != dnssd.ClassIN {
@@ -365,7 +373,7 @@ func (r *responder) response(now time.Time, p *packet, m *dnssd.Message) {
 		same, i := r.ours(m, &it, n)
 		if i >= 0 { // section 7.4
 			if o := &r.zone.records[i]; !o.unique && p.multicast && it.TTL >= o.TTL {
-				r.due[p.family][i] = time.Time{}
+				r.due[p.family][i] = 0
 			}
 			continue
 		}
@@ -408,9 +416,9 @@ func (r *responder) ours(m *dnssd.Message, it *dnssd.Item, n int) (sameType bool
 
 // conflict is another host that has the name n. While it is being probed for,
 // the other one keeps it (section 8.1); later both ask again (section 9).
-func (r *responder) conflict(now time.Time, n int) {
+func (r *responder) conflict(now instant, n int) {
 	name := r.zone.names[n].String()
-	if now.Sub(r.lastConflict) > conflictWindow {
+	if now-r.lastConflict > conflictWindow {
 		r.conflicts = 0
 	}
 	r.conflicts, r.lastConflict = r.conflicts+1, now
@@ -435,7 +443,7 @@ func (r *responder) conflict(now time.Time, n int) {
 }
 
 // query answers questions.
-func (r *responder) query(now time.Time, p *packet, m *dnssd.Message) {
+func (r *responder) query(now instant, p *packet, m *dnssd.Message) {
 	legacy := p.from.Port() != dnssd.Port
 	asks, defence := m.Has(dnssd.Questions), m.Has(dnssd.Authorities)
 	tied := false
@@ -480,7 +488,7 @@ func (r *responder) query(now time.Time, p *packet, m *dnssd.Message) {
 		if p.from == r.partial[f] {
 			for i := range r.zone.records {
 				if known.has(i) {
-					r.due[f][i] = time.Time{}
+					r.due[f][i] = 0
 				}
 			}
 		}
@@ -500,8 +508,8 @@ func (r *responder) query(now time.Time, p *packet, m *dnssd.Message) {
 		// and so does what would be sent off the link.
 		near := r.facts.onLink(p.from.Addr())
 		for i := range r.zone.records {
-			age := now.Sub(r.last[f][i])
-			if uni.has(i) && (!near || age > time.Duration(r.zone.records[i].TTL)*time.Second/4) {
+			age := now - r.last[f][i]
+			if uni.has(i) && (!near || age > instant(r.zone.records[i].TTL)*time.Second/4) {
 				uni, multi = uni&^(1<<i), multi|1<<i
 			}
 		}
@@ -533,7 +541,7 @@ func (r *responder) answers(it *dnssd.Item, n int) (m mask) {
 
 // schedule has records multicast: at once, or later where others may answer as
 // well, have more to say, or have heard it just now.
-func (r *responder) schedule(now time.Time, p *packet, m mask, partial, defence bool) {
+func (r *responder) schedule(now instant, p *packet, m mask, partial, defence bool) {
 	f := p.family
 	every, wait := recordEvery, time.Duration(0)
 	if defence {
@@ -554,11 +562,11 @@ func (r *responder) schedule(now time.Time, p *packet, m mask, partial, defence 
 		if !m.has(i) {
 			continue
 		}
-		at := now.Add(wait)
-		if free := r.last[f][i].Add(every); free.After(at) {
+		at := now + wait
+		if free := r.last[f][i] + every; free > at {
 			at = free
 		}
-		if d := r.due[f][i]; d.IsZero() || at.Before(d) {
+		if d := r.due[f][i]; d == 0 || at < d {
 			r.due[f][i] = at
 		}
 	}
@@ -566,11 +574,11 @@ func (r *responder) schedule(now time.Time, p *packet, m mask, partial, defence 
 
 // reply sends an answer to one host: a plain resolver, if there is a question
 // to repeat.
-func (r *responder) reply(now time.Time, p *packet, m *dnssd.Message, answers mask, question *dnssd.Item) {
+func (r *responder) reply(now instant, p *packet, m *dnssd.Message, answers mask, question *dnssd.Item) {
 	if answers == 0 || !r.facts.onLink(p.from.Addr()) {
 		return
 	}
-	if since := now.Sub(r.tokensAt); since >= unicastEvery {
+	if since := now - r.tokensAt; since >= unicastEvery {
 		r.tokens = int(min(int64(r.tokens)+int64(since/unicastEvery), unicastBurst))
 		r.tokensAt = now
 	}
@@ -615,7 +623,7 @@ const maxProposals = 16
 // tieBreak compares what another host probes with, for each name that both want
 // at this moment: the one with the later records keeps it, the other asks again
 // after a second and finds it taken (section 8.2).
-func (r *responder) tieBreak(now time.Time, msg []byte) {
+func (r *responder) tieBreak(now instant, msg []byte) {
 	for n := range r.zone.names {
 		if !r.zone.unique[n] {
 			continue

@@ -18,7 +18,7 @@ import (
 type sim struct {
 	*responder
 	t    testing.TB
-	now  time.Time
+	now  instant
 	sent []sent
 	log  []string
 }
@@ -32,7 +32,7 @@ type sent struct {
 }
 
 var (
-	epoch     = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	epoch     = clockBegin
 	neighbour = netip.MustParseAddrPort("192.0.2.9:5353")
 	resolver  = netip.MustParseAddrPort("192.0.2.9:40000")
 	stranger  = netip.MustParseAddrPort("203.0.113.9:5353")
@@ -54,7 +54,7 @@ func newSim(t testing.TB) *sim {
 		func(line string) { s.log = append(s.log, line) },
 		func(below time.Duration) time.Duration { return below / 2 },
 		func(f family, to netip.AddrPort, msg []byte) {
-			s.sent = append(s.sent, sent{s.now.Sub(epoch), f, to, slices.Clone(msg)})
+			s.sent = append(s.sent, sent{s.now - epoch, f, to, slices.Clone(msg)})
 		})
 	return s
 }
@@ -73,8 +73,8 @@ func runs(t testing.TB, f facts) *sim {
 func (s *sim) until(d time.Duration) {
 	for {
 		next := s.tick(s.now)
-		if next.IsZero() || next.Sub(epoch) > d {
-			s.now = epoch.Add(d)
+		if next == 0 || next-epoch > d {
+			s.now = epoch + d
 			return
 		}
 		s.now = next
@@ -82,7 +82,7 @@ func (s *sim) until(d time.Duration) {
 }
 
 // pass is until from now.
-func (s *sim) pass(d time.Duration) { s.until(s.now.Sub(epoch) + d) }
+func (s *sim) pass(d time.Duration) { s.until(s.now - epoch + d) }
 
 // take returns what was sent since the last take.
 func (s *sim) take() []sent {
@@ -397,7 +397,7 @@ func TestAnswers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := runs(t, tt.facts)
-			began := s.now.Sub(epoch)
+			began := s.now - epoch
 			s.hear(neighbour, true, message(t, 0, 0, tt.query...))
 			s.pass(10 * time.Second)
 			if tt.want == nil {
@@ -439,7 +439,7 @@ func TestDotInALabel(t *testing.T) {
 func TestRateLimit(t *testing.T) {
 	s := runs(t, here())
 	q := message(t, 0, 0, "q box.local A")
-	began := s.now.Sub(epoch)
+	began := s.now - epoch
 	for range 20 {
 		s.hear(neighbour, true, q)
 		s.pass(100 * time.Millisecond)
@@ -456,7 +456,7 @@ func TestRateLimit(t *testing.T) {
 
 func TestMoreKnownAnswersFollow(t *testing.T) {
 	s := runs(t, here())
-	began := s.now.Sub(epoch)
+	began := s.now - epoch
 	s.hear(neighbour, true, message(t, 0, dnssd.FlagTruncated, "q _ssh._tcp.local PTR", "q _zigbee-coordinator._tcp.local PTR"))
 	s.pass(100 * time.Millisecond)
 	s.silent("before the rest")
@@ -563,7 +563,7 @@ func TestUnicastIsBounded(t *testing.T) {
 // A name is defended at once, and again after 250 ms if need be.
 func TestDefence(t *testing.T) {
 	s := runs(t, here())
-	began := s.now.Sub(epoch)
+	began := s.now - epoch
 	probe := message(t, 0, 0, "q box.local ANY QU", "ns box.local A 120 192.0.2.9")
 	for range 3 {
 		s.hear(neighbour, true, probe)
@@ -678,7 +678,7 @@ func TestConflictsWithoutEnd(t *testing.T) {
 		s.take()
 		s.hear(neighbour, true, message(t, 0, dnssd.FlagResponse, "an "+s.zone.host.String()+" A 120 192.0.2.9"))
 	}
-	if passed := s.now.Sub(epoch); passed < 70*time.Second || passed > 90*time.Second {
+	if passed := s.now - epoch; passed < 70*time.Second || passed > 90*time.Second {
 		t.Errorf("30 names in %v, want 5 s for each from the 15th on", passed)
 	}
 	if got := s.zone.host.String(); got != "box-120.local" {
@@ -762,7 +762,7 @@ func TestNewAddress(t *testing.T) {
 	s := runs(t, here())
 	f := here()
 	f.addrs = []netip.Prefix{netip.MustParsePrefix("198.51.100.7/24"), f.addrs[1]}
-	began := s.now.Sub(epoch)
+	began := s.now - epoch
 	s.set(s.now, f, true, false)
 	s.set(s.now, f, true, false) // nothing new
 	s.pass(10 * time.Second)
@@ -779,7 +779,7 @@ func TestNewAddress(t *testing.T) {
 		t.Errorf("announced %s", got)
 	}
 	// One after the other, a second apart at least.
-	began = s.now.Sub(epoch)
+	began = s.now - epoch
 	s.set(s.now, here(), true, false)
 	s.pass(100 * time.Millisecond)
 	s.set(s.now, f, true, false)
@@ -826,7 +826,7 @@ func TestWithoutLink(t *testing.T) {
 	s.pass(time.Hour)
 	s.hear(neighbour, true, message(t, 0, 0, "q box.local A"))
 	s.silent("without a link")
-	began := s.now.Sub(epoch)
+	began := s.now - epoch
 	s.set(s.now, here(), true, true)
 	s.pass(5 * time.Second)
 	all := s.take()
@@ -903,7 +903,7 @@ func TestQueriesOfOthersAllocateNothing(t *testing.T) {
 	}{{"query of others", query}, {"answer of others", answer}, {"query for this box", asked}} {
 		n := testing.AllocsPerRun(100, func() {
 			p.msg = tt.msg
-			s.now = s.now.Add(2 * time.Second)
+			s.now += 2 * time.Second
 			s.receive(s.now, &p)
 			s.tick(s.now)
 		})
