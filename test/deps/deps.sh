@@ -13,9 +13,12 @@ packages() {
 	kernel) echo linux-source-6.1 gcc-mips-linux-gnu gcc libc6-dev make flex bison bc xz-utils ;;
 	qemu) echo qemu-system-mips gcc libc6-dev ;;
 	# The peers of the unit tests: a big-endian user mode, a DHCP server in
-	# a network namespace, SSH clients and a port scanner at the bridge's
-	# door, a C compiler for the race detector.
-	test) echo openssh-client nmap qemu-user dnsmasq-base iproute2 util-linux procps mtd-utils squashfs-tools gcc libc6-dev git ;;
+	# a network namespace, an mDNS host and a resolver, SSH clients and a port
+	# scanner at the bridge's door, a C compiler for the race detector.
+	test)
+		echo openssh-client nmap qemu-user dnsmasq-base iproute2 util-linux procps mtd-utils squashfs-tools gcc libc6-dev git
+		echo avahi-daemon avahi-utils dbus-daemon bind9-dnsutils
+		;;
 	# The bridge's peers in its benchmark, and what compiles the C one.
 	bench) echo ser2net socat gcc libc6-dev gcc-mips-linux-gnu mtd-utils util-linux ;;
 	# Any node will do that is on the path already: Debian's is older

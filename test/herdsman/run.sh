@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run e2e.mjs with a Node.js that is new enough for the client: the one on the
+# Run e2e.mjs, or the script GW_SCRIPT, with a Node.js that is new enough for the client: the one on the
 # path, or else one from npm (package node, which holds the binary), kept
 # outside the tree. Debian 12's own is 18.
 set -eu
@@ -21,4 +21,4 @@ if ! "$node" -e "$new_enough"; then
 	fi
 	node=$dir/node_modules/.bin/node
 fi
-exec "$node" "$here/e2e.mjs" "$@"
+exec "$node" "${GW_SCRIPT:-$here/e2e.mjs}" "$@"
