@@ -10,6 +10,7 @@ import (
 	"gwinit/internal/applet"
 	"gwinit/internal/control/client"
 	"gwinit/internal/gwctl"
+	"gwinit/internal/gwctl/discover"
 	"gwinit/internal/gwctl/symbolize"
 )
 
@@ -17,6 +18,6 @@ import (
 var version = "development"
 
 func main() {
-	a := gwctl.Command(version, client.Dial, symbolize.Command())
+	a := gwctl.Command(version, client.Dial, discover.Command(), symbolize.Command())
 	os.Exit(a.Execute(context.Background(), applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:]))
 }

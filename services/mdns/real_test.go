@@ -286,6 +286,40 @@ func TestZigbee2MQTTFindsTheBox(t *testing.T) {
 	}
 }
 
+// The workstation's gwctl finds the box in both modes, and in another subnet.
+func TestGwctlDiscover(t *testing.T) {
+	gwctl := filepath.Join(t.TempDir(), "gwctl")
+	netlab.Run(t, "go", "build", "-o", gwctl, "gwinit/cmd/gwctl")
+	b, peer := plug(t)
+	b.start()
+	eventually(t, "its name", func() bool { return b.said("mdns: this is kitchen.local") })
+	want := func(mode, addr string) string {
+		return `[{"name":"kitchen-445566","host":"kitchen.local","addresses":["` + addr + `","fe80::11:22ff:fe44:5566%far0"],"port":8888,"sshPort":22,"mode":"` +
+			mode + `","version":"9.9-test","board":"unknown","serialNumber":"02:11:22:44:55:66"}]` + "\n"
+	}
+	discover := func() string {
+		out, err := exec.Command("nsenter", "-t", peer.PID(), "-n", "--", gwctl, "discover", "-json", "-t", "1500ms").CombinedOutput()
+		if err != nil {
+			return fmt.Sprint(err, ": ", string(out))
+		}
+		return string(out)
+	}
+	if got := discover(); got != want("zigbee", "10.7.0.50") {
+		t.Errorf("found\n%swant\n%s", got, want("zigbee", "10.7.0.50"))
+	}
+	b.config("radio.conf", "MODE=otbr\n")
+	b.Reload()
+	eventually(t, "the other mode", func() bool { return discover() == want("otbr", "10.7.0.50") })
+	// Nobody answered its DHCP requests, so it is somewhere else.
+	netlab.Run(t, "ip", "addr", "del", "10.7.0.50/24", "dev", "eth0")
+	netlab.Run(t, "ip", "addr", "add", "192.168.1.254/24", "dev", "eth0")
+	eventually(t, "the other subnet", func() bool { return discover() == want("otbr", "192.168.1.254") })
+	b.stop()
+	if got := discover(); got != "exit status 1: []\n" {
+		t.Errorf("found %s", got)
+	}
+}
+
 // Links come and go, and what was there before the process does not matter.
 func TestCableAndInterface(t *testing.T) {
 	b := &box{t: t, root: netlab.Root(t)}
