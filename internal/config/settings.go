@@ -56,8 +56,8 @@ func Settings() []Setting {
 			return c.Radio.Bind
 		}},
 		{"radio.BRIDGE_ENGINE", "user; kernel: the kernel's own driver, where it has one", fileRadio, "BRIDGE_ENGINE", radio, false, func(c c, _ brd) string { return c.Radio.Engine() }},
-		{"radio.FIRMWARE", "ncp, rcp, otrcp, router: a note", fileRadio, "FIRMWARE", nil, false, func(c c, _ brd) string { return c.Radio.Firmware }},
-		{"radio.FIRMWARE_VERSION", "a note", fileRadio, "FIRMWARE_VERSION", nil, false, func(c c, _ brd) string { return c.Radio.FirmwareVersion }},
+		{"radio.FIRMWARE", "ncp, rcp, otrcp, router: a note; only ncp is announced as a Zigbee coordinator", fileRadio, "FIRMWARE", core, false, func(c c, _ brd) string { return c.Radio.Firmware }},
+		{"radio.FIRMWARE_VERSION", "a note", fileRadio, "FIRMWARE_VERSION", core, false, func(c c, _ brd) string { return c.Radio.FirmwareVersion }},
 		{"radio.BOOTLOADER_VERSION", "a note", fileRadio, "BOOTLOADER_VERSION", nil, false, func(c c, _ brd) string { return c.Radio.BootloaderVersion }},
 
 		{"hostname", "letters, digits and '-'", fileHostname, "", core, false, func(c c, _ brd) string { return c.Hostname }},

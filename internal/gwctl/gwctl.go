@@ -214,6 +214,11 @@ func (e *env) tryRestart(service string) (state string, err error) {
 	if err == nil {
 		err = decode(e.name, data, &s)
 	}
+	if service != "core" {
+		// It announces some of what others are set to. If it does not run, it
+		// reads the settings when it starts.
+		_, _ = e.ask(api.OpCall, api.CallArgs{Service: "core", Method: "reload"})
+	}
 	return s.State, err
 }
 

@@ -3,6 +3,7 @@ package gwctl
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -310,6 +311,11 @@ func TestLocalCommandRestarts(t *testing.T) {
 		}
 		return api.Service{Name: "bridge", State: "stopped"}, nil
 	}
+	called := ""
+	b.OnCall = func(_ context.Context, args api.CallArgs) (json.RawMessage, error) {
+		called += args.Service + " " + args.Method + "\n"
+		return json.RawMessage("{}"), nil
+	}
 	path := controltest.Start(t, b, control.Options{})
 	state := ""
 	local := Local{Name: "config", Run: func(_ applet.IO, _ []string, _ bool, restart func(string) (string, error)) (err error) {
@@ -320,5 +326,8 @@ func TestLocalCommandRestarts(t *testing.T) {
 	var out, errs bytes.Buffer
 	if status := a.Execute(t.Context(), applet.IO{Out: &out, Err: &errs}, []string{"config", "set", "-socket", path}); status != 0 || state != "stopped" {
 		t.Errorf("status %d, %s %s; the service is %q", status, out.String(), errs.String(), state)
+	}
+	if called != "core reload\n" { // what is announced may be another baud rate
+		t.Errorf("called %q", called)
 	}
 }
