@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"gwinit/internal/api"
 	"gwinit/internal/dnssd"
 	"gwinit/test/board"
 )
@@ -123,8 +124,8 @@ func TestDiscovery(t *testing.T) {
 	w, netdev := cable(t)
 	m := start(t, func(c *board.Config) { c.Forward, c.Netdev = nil, netdev })
 	shell(t, m)
-	await(t, m, "everything running", settled)
-	run(t, m, "gwctl config set hostname=attic eth0.IPADDR=10.9.0.2 eth0.NETMASK=255.255.255.0")
+	await(t, m, "core running", func(s api.Status) bool { return service(t, s, "core").State == "running" })
+	run(t, m, "gwctl config set hostname=attic eth0.IPADDR=10.9.0.2 eth0.NETMASK=255.255.255.0 eth0.GATEWAY=10.9.0.1")
 	addr := netip.MustParseAddr("10.9.0.2").As4()
 	w.until(fmt.Sprintf("attic.local 1 120 %q", addr[:]))
 
