@@ -30,7 +30,7 @@ step 'the target: 32 bit, big-endian, the RLX4181 as an interpreter'
 go build -o build/rlxemu ./toolchain/rlx/emu/rlxemu
 build/rlx go test -exec "$PWD/build/rlxemu -mode strict" \
 	./internal/applet ./internal/atomicfile ./internal/mtdimage ./internal/config ./internal/boothold \
-	./internal/logring ./services/eth/dhcp
+	./internal/dnssd ./internal/logring ./services/eth/dhcp
 # Descriptors travel in control messages, which the interpreter does not have.
 build/rlx go test -exec "$PWD/test/qemu-mips.sh" ./internal/notify
 # The self-test breaks the rules on purpose, in code that it writes itself.

@@ -849,6 +849,10 @@ func TestWhenThereIsACoordinator(t *testing.T) {
 		{"safe mode", func(f *facts) { f.safe = true }, false},
 		{"no address but the link's", func(f *facts) { f.addrs = f.addrs[1:] }, false},
 		{"an IPv6 address", func(f *facts) { f.addrs[0] = netip.MustParsePrefix("2001:db8::1/64") }, true},
+		{"the kernel's engine", func(f *facts) { f.radio.KernelEngine = true }, true},
+		{"the kernel's engine without IPv4", func(f *facts) {
+			f.radio.KernelEngine, f.addrs[0] = true, netip.MustParsePrefix("2001:db8::1/64")
+		}, false},
 		{"bound to its address", func(f *facts) { f.radio.Bind = "192.0.2.1" }, true},
 		{"bound to another", func(f *facts) { f.radio.Bind = "127.0.0.1" }, false},
 	} {
@@ -864,6 +868,13 @@ func TestWhenThereIsACoordinator(t *testing.T) {
 			})
 			if has != tt.want {
 				t.Errorf("announced: %v, want %v", has, tt.want)
+			}
+			// SSH on the bridge's port is the user engine's.
+			ssh := slices.ContainsFunc(z.records, func(r record) bool {
+				return r.Type == dnssd.TypeTXT && strings.Contains(string(r.Data), "bridge_port=8888")
+			})
+			if ssh == (f.safe || f.radio.KernelEngine) {
+				t.Errorf("SSH on the bridge's port: %v", ssh)
 			}
 		})
 	}

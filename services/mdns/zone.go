@@ -57,10 +57,16 @@ func (f *facts) zigbee() bool {
 		return false
 	}
 	bind, err := netip.ParseAddr(f.radio.Bind)
-	if err != nil { // every address
-		return slices.ContainsFunc(f.addrs, func(p netip.Prefix) bool { return !p.Addr().IsLinkLocalUnicast() })
-	}
-	return slices.ContainsFunc(f.addrs, func(p netip.Prefix) bool { return p.Addr() == bind })
+	return slices.ContainsFunc(f.addrs, func(p netip.Prefix) bool {
+		switch a := p.Addr(); {
+		case f.radio.KernelEngine && !a.Is4(): // that one has no IPv6
+			return false
+		case err != nil: // every address
+			return !a.IsLinkLocalUnicast()
+		default:
+			return a == bind
+		}
+	})
 }
 
 // mode is the word for `gwctl discover`.
@@ -222,7 +228,7 @@ func (f *facts) build(hostN, instanceN int) (*zone, error) {
 		service(dnssd.ServiceZigbee, f.bridge, txt)
 	}
 	txt := []string{dnssd.Mark, board, version, "mode=" + f.mode(), mac}
-	if !f.safe {
+	if !f.safe && !f.radio.KernelEngine { // which takes no SSH
 		txt = append(txt, "bridge_port="+strconv.Itoa(int(f.bridge)))
 	}
 	service(dnssd.ServiceSSH, f.ssh, txt)
