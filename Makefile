@@ -23,8 +23,11 @@ VERSION  := $(RELEASE)-$(COMMIT)
 # code computes wrong values on the RTL8196E (docs/toolchain.md).
 RLX      := $(CURDIR)/build/rlx
 MIPS_GO  := $(RLX) go
-# How much is inlined was measured, in flash and instructions (docs/symbols.md).
-GCFLAGS  ?= -gcflags=all=-d=inlbudget=30 $(addprefix -gcflags=,$(addsuffix =-d=inlbudget=80,runtime internal/runtime/... sync internal/sync))
+# How much is inlined and how registers are picked was measured, in flash and
+# instructions (docs/symbols.md, docs/toolchain.md): little and the lowest ones
+# for what rarely runs, the most for what carries each byte.
+HOT      := runtime internal/runtime/... sync internal/sync
+GCFLAGS  ?= -gcflags=all=-d=inlbudget=30,regpick=1 $(HOT:%=-gcflags=%=-d=inlbudget=80) -gcflags=gwinit/services/bridge=-d=inlbudget=30,regpick=2
 # The linker lays out what the boot touches together: most of the time between
 # the kernel and a listening port is spent decompressing what is touched. Files
 # and lines go to a file beside the binary, for `gwctl symbolize`. An empty

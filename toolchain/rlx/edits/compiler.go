@@ -35,6 +35,12 @@ var compilerEdits = []Edit{
 `,
 	},
 	{
+		Name: "how registers are picked", File: "cmd/compile/internal/base/debug.go",
+		Why: "-gcflags=-d=regpick=1 picks the lowest register and makes less flash, 2 goes round and makes faster code: one is for what runs rarely, the other for what always does.",
+		Old: "	RangeFuncCheck ",
+		New: "	RegPick               int    `help:\"mips: 1 picks the lowest free register, 2 goes round them, 0 takes the lowest but the last\" concurrent:\"ok\"`\n	RangeFuncCheck ",
+	},
+	{
 		Name: "cheap multiplications", File: "cmd/compile/internal/ssa/rewriteMIPS.go",
 		Why: "Without MUL a product takes MULT and MFLO, whose result is late; most constants, like an element's size, take two or three shifts and additions.",
 		Old: `	// match: (MUL (MOVWconst [c]) (MOVWconst [d]))

@@ -3,14 +3,26 @@ package ssa
 // What makes GOARCH=mips code cheap on a core whose loads arrive one
 // instruction late and whose multiplier is slow to hand out its result.
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"cmd/compile/internal/base"
+)
+
+// Ways to pick a register for mips, -gcflags=-d=regpick=N. The lowest but the
+// last is the one without the flag.
+const (
+	pickLowest = 1
+	pickRound  = 2
+)
 
 // rlxPick picks a register from a mask that is not empty: for mips the lowest
 // one but for the last that was picked, so that of two values that follow each
 // other the assembler, which fills the delays of loads, may move one past the
 // other. Going round all registers fills twice as many delays, but code then
-// repeats itself less: a squashfs of it is a sixth larger. It stays within R1 to
-// R16, which bounds checks can name.
+// repeats itself less: a squashfs of it is a sixth larger; the lowest one, as
+// everywhere else, makes the smallest. It stays within R1 to R16, which bounds
+// checks can name.
 func (s *regAllocState) rlxPick(m regMask) register {
 	if s.f.Config.arch != "mips" {
 		return pickReg(m)
@@ -19,7 +31,15 @@ func (s *regAllocState) rlxPick(m regMask) register {
 	if m&named != 0 {
 		m &= named
 	}
-	if other := m &^ (1 << s.rlxLast); other != 0 {
+	other := m
+	switch base.Debug.RegPick {
+	case pickLowest:
+	case pickRound:
+		other &^= 1<<(s.rlxLast+1) - 1
+	default:
+		other &^= 1 << s.rlxLast
+	}
+	if other != 0 {
 		m = other
 	}
 	r := pickReg(m)
