@@ -624,7 +624,7 @@ func TestAttacks(t *testing.T) {
 			for range 100 {
 				b.Append("core", strings.Repeat("x", 1000))
 			}
-			path := controltest.Start(t, b, control.Options{IdleTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond})
+			path := controltest.Start(t, b, control.Options{IdleTimeout: 300 * time.Millisecond, WriteTimeout: 300 * time.Millisecond})
 			// The other clients notice nothing.
 			stop := make(chan struct{})
 			var wg sync.WaitGroup
@@ -648,9 +648,11 @@ func TestAttacks(t *testing.T) {
 					c.Close()
 				}
 			})
-			tt.attack(t, b, path)
-			close(stop)
-			wg.Wait()
+			func() {
+				defer wg.Wait() // also when the attack ends the test
+				defer close(stop)
+				tt.attack(t, b, path)
+			}()
 			if n := len(b.Shutdowns()); n != 0 {
 				t.Errorf("%d shutdowns", n)
 			}
