@@ -203,6 +203,9 @@ type Bridge struct {
 	Connects     uint64 `json:"connects"`
 	Takeovers    uint64 `json:"takeovers"`
 	Refused      uint64 `json:"refused"`
+	NotAllowed   uint64 `json:"notAllowed,omitempty"`  // of them, because of their address
+	SSH          uint64 `json:"ssh,omitempty"`         // handed to the SSH service
+	Contentions  uint64 `json:"contentions,omitempty"` // takeovers that were one of 3 or more within a minute between the same two hosts
 
 	// From TIOCGICOUNT, since the UART was opened.
 	FrameErrors  uint64 `json:"frameErrors"`

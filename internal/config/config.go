@@ -49,6 +49,31 @@ const (
 	EngineKernel = "kernel" // the in-kernel driver of the incumbent's kernel
 )
 
+// Who takes the radio from a client that has it.
+const (
+	TakeoverNewest   = "newest"    // whoever comes and speaks a radio's protocol
+	TakeoverSameHost = "same-host" // only who comes from the same address
+	TakeoverNever    = "never"
+)
+
+// What holds when radio.conf says nothing, and the limits of what it can say.
+const (
+	DefaultClaimMS = 250
+	DefaultStallS  = 30
+	maxAllow       = 16 // entries of BRIDGE_ALLOW
+)
+
+// Door is who gets the radio of the bridge. Zero is the defaults.
+type Door struct {
+	ClaimMS  int    // after how many ms a silent client counts as one; 0: DefaultClaimMS
+	Takeover string // one of those above; "": TakeoverNewest
+	StallS   int    // how many seconds nothing may move; 0: DefaultStallS
+	// Allow is who may have the radio; nil: hosts of local networks. Not nil
+	// and empty, as a file that lists only nonsense gives: nobody else than the
+	// gateway itself.
+	Allow []netip.Prefix
+}
+
 // Radio is radio.conf.
 type Radio struct {
 	Mode    string // ModeZigbee or ModeOTBR
@@ -56,6 +81,8 @@ type Radio struct {
 	Flow    string // "none", "sw", "hw"; "" when FIRMWARE_FLOW_CTRL is absent or bad
 	FlowSet bool   // Flow is not ""
 	Bind    string // IPv4 or IPv6 literal that the bridge listens on; "" is every address
+
+	Door Door
 
 	KernelEngine bool // BRIDGE_ENGINE is EngineKernel, not EngineUser
 

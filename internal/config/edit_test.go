@@ -305,7 +305,8 @@ func TestSettings(t *testing.T) {
 		"FIRMWARE": "ncp", "FIRMWARE_VERSION": "7.5.1", "BOOTLOADER_VERSION": "2.4.2",
 		"mac_address": "02:00:00:00:00:01", "TARGETS": "10.0.0.1 10.0.0.2",
 		"IPADDR": "10.0.0.2", "NETMASK": "255.255.0.0", "GATEWAY": "10.0.0.1", "DNS": "10.0.0.3", "DOMAIN": "home.lan",
-		"BRIDGE_BIND": "127.0.0.1", "BRIDGE_ENGINE": "kernel", "radio.MODE": "otbr", "leds.MODE": "off", "FIRMWARE_FLOW_CTRL": "sw", "FIRMWARE_BAUD": "230400",
+		"BRIDGE_BIND": "127.0.0.1", "BRIDGE_ENGINE": "kernel", "BRIDGE_ALLOW": "192.168.7.0/24,fd00::7", "BRIDGE_TAKEOVER": "never",
+		"BRIDGE_CLAIM_MS": "500", "BRIDGE_STALL_S": "60", "radio.MODE": "otbr", "leds.MODE": "off", "FIRMWARE_FLOW_CTRL": "sw", "FIRMWARE_BAUD": "230400",
 		"hostname": "attic", "TZ": "CET-1", "server": "a b", "ENABLED": "1", "DRY_RUN": "1", "FAIL_MIN": "1", "POLL_SEC": "5",
 		"MAX_REBOOT": "0", "WINDOW_H": "1", "GW_LOG_KIB": "16",
 	}

@@ -99,6 +99,19 @@ func (l *loader) radio(b rtl8196e.Board) Radio {
 			bind, w := parseBind(v)
 			r.Bind = bind
 			return w
+		case "BRIDGE_CLAIM_MS":
+			return number(v, 50, 10000, DefaultClaimMS, &r.Door.ClaimMS)
+		case "BRIDGE_STALL_S":
+			return number(v, 5, 3600, DefaultStallS, &r.Door.StallS)
+		case "BRIDGE_TAKEOVER":
+			if w := oneOf(v, TakeoverNewest, TakeoverSameHost, TakeoverNever); w.problem != "" {
+				return w.using(TakeoverNewest)
+			}
+			r.Door.Takeover = v
+		case "BRIDGE_ALLOW":
+			var w verdict
+			r.Door.Allow, w = parseAllow(v)
+			return w
 		case "BRIDGE_ENGINE":
 			if w := oneOf(v, EngineUser, EngineKernel); w.problem != "" {
 				return w.using(EngineUser)
@@ -173,6 +186,81 @@ func parseBind(s string) (string, verdict) {
 		return "", verdict{}
 	}
 	return a.String(), verdict{}
+}
+
+// number reads a number with limits into n, which it leaves for anything else.
+func number(v string, low, high, instead int, n *int) verdict {
+	i, ok := parseInt(v, low, high)
+	if !ok {
+		return verdict{
+			problem: "not a number from " + strconv.Itoa(low) + " to " + strconv.Itoa(high),
+			used:    strconv.Itoa(instead),
+		}
+	}
+	*n = i
+	return verdict{}
+}
+
+// parseAllow reads addresses and prefixes between commas or blanks. What is none
+// lets nobody in: a list with a mistake must not be the open door.
+func parseAllow(s string) ([]netip.Prefix, verdict) {
+	all := []netip.Prefix{}
+	bad := ""
+	for f := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
+		p, ok := parsePrefix(f)
+		switch {
+		case !ok && bad == "":
+			bad = strconv.Quote(clip(f)) + " is neither an address nor a prefix"
+		case !ok:
+		case len(all) == maxAllow:
+			bad = "more than " + strconv.Itoa(maxAllow) + " of them"
+		default:
+			all = append(all, p)
+		}
+	}
+	switch {
+	case bad == "" && len(all) > 0:
+		return all, verdict{}
+	case bad == "":
+		bad = "neither an address nor a prefix"
+	}
+	used := joinPrefixes(all)
+	if used == "" {
+		used = "the gateway itself only"
+	}
+	return all, verdict{problem: bad, used: used}
+}
+
+// parsePrefix reads an address or a prefix of any family. IPv4 that is mapped
+// into IPv6 is IPv4.
+func parsePrefix(s string) (netip.Prefix, bool) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		a, err := netip.ParseAddr(s)
+		if err != nil || a.Zone() != "" {
+			return netip.Prefix{}, false
+		}
+		p = netip.PrefixFrom(a, a.BitLen())
+	}
+	if a := p.Addr(); a.Is4In6() {
+		if p.Bits() < 96 {
+			return netip.Prefix{}, false
+		}
+		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), true
+}
+
+// joinPrefixes is the inverse of parseAllow.
+func joinPrefixes(all []netip.Prefix) string {
+	s := make([]string, len(all))
+	for i, p := range all {
+		s[i] = p.String()
+		if p.IsSingleIP() {
+			s[i] = p.Addr().String()
+		}
+	}
+	return strings.Join(s, ",")
 }
 
 // oneOf accepts a value that is one of those.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -162,6 +163,36 @@ func TestRadio(t *testing.T) {
 		},
 		{name: "engine user", text: "BRIDGE_ENGINE=kernel\nBRIDGE_ENGINE=user\n", want: Radio{Mode: "zigbee", Baud: 460800}},
 		{
+			name: "door", text: "BRIDGE_CLAIM_MS=50\nBRIDGE_STALL_S=3600\nBRIDGE_TAKEOVER=same-host\nBRIDGE_ALLOW='192.168.1.7/24, 10.0.0.1 ::ffff:10.0.1.0/120,fd00::/8'\n",
+			want: Radio{Mode: "zigbee", Baud: 460800, Door: Door{
+				ClaimMS: 50, StallS: 3600, Takeover: TakeoverSameHost,
+				Allow: prefixes("192.168.1.0/24", "10.0.0.1/32", "10.0.1.0/24", "fd00::/8"),
+			}},
+		},
+		{
+			name: "door that is none", text: "BRIDGE_CLAIM_MS=49\nBRIDGE_STALL_S=5s\nBRIDGE_TAKEOVER=oldest\nBRIDGE_ALLOW=lan,10.0.0.1,fe80::1%eth0,::ffff:0.0.0.0/95\n",
+			want: Radio{Mode: "zigbee", Baud: 460800, Door: Door{Allow: prefixes("10.0.0.1/32")}},
+			warnings: []string{
+				file + `:1: BRIDGE_CLAIM_MS="49": not a number from 50 to 10000; using 250`,
+				file + `:2: BRIDGE_STALL_S="5s": not a number from 5 to 3600; using 30`,
+				file + `:3: BRIDGE_TAKEOVER="oldest": neither newest, same-host nor never; using newest`,
+				file + `:4: BRIDGE_ALLOW="lan,10.0.0.1,fe80::1%eth0,::ffff:0.0.0.0/95": "lan" is neither an address nor a prefix; using 10.0.0.1`,
+			},
+		},
+		{
+			name: "a list of nonsense is no open door", text: "BRIDGE_ALLOW=lan\n", want: Radio{Mode: "zigbee", Baud: 460800, Door: Door{Allow: prefixes()}},
+			warnings: []string{file + `:1: BRIDGE_ALLOW="lan": "lan" is neither an address nor a prefix; using the gateway itself only`},
+		},
+		{
+			name: "nor is one of commas", text: "BRIDGE_ALLOW=,\n", want: Radio{Mode: "zigbee", Baud: 460800, Door: Door{Allow: prefixes()}},
+			warnings: []string{file + `:1: BRIDGE_ALLOW=",": neither an address nor a prefix; using the gateway itself only`},
+		},
+		{
+			name: "a list that is too long", text: "BRIDGE_ALLOW=" + strings.Repeat("10.0.0.1,", 17) + "\n",
+			want:     Radio{Mode: "zigbee", Baud: 460800, Door: Door{Allow: prefixes(slices.Repeat([]string{"10.0.0.1/32"}, 16)...)}},
+			warnings: []string{file + `:1: BRIDGE_ALLOW="` + strings.Repeat("10.0.0.1,", 6) + `10.0.0...": more than 16 of them; using ` + strings.TrimSuffix(strings.Repeat("10.0.0.1,", 16), ",")},
+		},
+		{
 			name: "another engine", text: "BRIDGE_ENGINE=fast\n", want: Radio{Mode: "zigbee", Baud: 460800},
 			warnings: []string{file + `:1: BRIDGE_ENGINE="fast": neither user nor kernel; using user`},
 		},
@@ -196,6 +227,14 @@ func TestRadio(t *testing.T) {
 			same(t, "warnings", texts(warnings), tt.warnings)
 		})
 	}
+}
+
+func prefixes(all ...string) []netip.Prefix {
+	p := []netip.Prefix{}
+	for _, s := range all {
+		p = append(p, netip.MustParsePrefix(s))
+	}
+	return p
 }
 
 func static(addr, gateway, domain string, dns ...string) *Static {

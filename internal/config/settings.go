@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -54,6 +55,16 @@ func Settings() []Setting {
 				return "0.0.0.0"
 			}
 			return c.Radio.Bind
+		}},
+		{"radio.BRIDGE_ALLOW", "addresses and prefixes between commas: who may have the radio", fileRadio, "BRIDGE_ALLOW", radio, false, func(c c, _ brd) string { return joinPrefixes(c.Radio.Door.Allow) }},
+		{"radio.BRIDGE_TAKEOVER", "newest, same-host, never: who takes the radio from a client", fileRadio, "BRIDGE_TAKEOVER", radio, false, func(c c, _ brd) string {
+			return cmp.Or(c.Radio.Door.Takeover, TakeoverNewest)
+		}},
+		{"radio.BRIDGE_CLAIM_MS", "50 to 10000: a client silent for so long may listen", fileRadio, "BRIDGE_CLAIM_MS", radio, false, func(c c, _ brd) string {
+			return strconv.Itoa(cmp.Or(c.Radio.Door.ClaimMS, DefaultClaimMS))
+		}},
+		{"radio.BRIDGE_STALL_S", "5 to 3600: seconds until a standstill is one", fileRadio, "BRIDGE_STALL_S", radio, false, func(c c, _ brd) string {
+			return strconv.Itoa(cmp.Or(c.Radio.Door.StallS, DefaultStallS))
 		}},
 		{"radio.BRIDGE_ENGINE", "user; kernel: the kernel's own driver, where it has one", fileRadio, "BRIDGE_ENGINE", radio, false, func(c c, _ brd) string { return c.Radio.Engine() }},
 		{"radio.FIRMWARE", "ncp, rcp, otrcp, router: a note; only ncp is announced as a Zigbee coordinator", fileRadio, "FIRMWARE", core, false, func(c c, _ brd) string { return c.Radio.Firmware }},

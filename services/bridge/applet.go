@@ -8,9 +8,11 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"gwinit/internal/api"
 	"gwinit/internal/applet"
 	"gwinit/internal/config"
+	"gwinit/internal/handoff"
 	"gwinit/internal/notify"
 	"gwinit/internal/radiolock"
 	"gwinit/internal/radiouart"
@@ -79,7 +82,16 @@ func load(root string, args []string, log func(string)) (settings, error) {
 			Flow: radio.Flow, DefaultFlow: board.Radio.Flow,
 			HardwareFlow: board.Radio.HardwareFlow, BaseBaud: board.Radio.BaseBaud,
 		},
-		options: Options{Port: DefaultPort, Listener: -1, Log: log, Limits: DefaultLimits()},
+		options: Options{
+			Port: DefaultPort, Listener: -1, Log: log, Limits: DefaultLimits(),
+			Takeover: radio.Door.Takeover, Allow: radio.Door.Allow, OnLink: onLink,
+		},
+	}
+	if ms := radio.Door.ClaimMS; ms != 0 {
+		s.options.Limits.Claim = time.Duration(ms) * time.Millisecond
+	}
+	if seconds := radio.Door.StallS; seconds != 0 {
+		s.options.Limits.Stall = time.Duration(seconds) * time.Second
 	}
 	bind := radio.Bind
 	if len(args) > 0 {
@@ -181,6 +193,9 @@ func runUser(ctx context.Context, conn *notify.Conn, s *settings) (err error) {
 	if conn != nil {
 		o.Loan = s.loan()
 	}
+	o.SSH = func(fd int) error {
+		return handoff.Send(filepath.Join("/", s.opener.Root, handoff.SSH), fd)
+	}
 	o.Open = s.opener.Open
 	o.UARTChanged = announcer(conn, log)
 	if fd, ok := conn.FD(storedName); ok {
@@ -236,6 +251,22 @@ func (s *settings) loan() *radiolock.Loan {
 		s.options.Log("a release of the radio is forgotten: " + err.Error())
 	}
 	return l
+}
+
+// onLink returns the networks of the interfaces' addresses.
+func onLink() ([]netip.Prefix, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	var on []netip.Prefix
+	for _, a := range all {
+		// They are *net.IPNet.
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			on = append(on, p.Masked())
+		}
+	}
+	return on, nil
 }
 
 // endings are the signals that end the bridge in the orderly way: PID 1's, and

@@ -30,6 +30,7 @@ type Bridge struct {
 	wakeR, wakeW int                // a pipe: poll(2) is the only place where the loop waits
 	posts        chan func(l *loop) // run by the loop after a byte in the pipe
 	done         chan struct{}      // closed when the loop has ended
+	askLinks     chan struct{}      // the networks of the interfaces are wanted
 	wakeMu       sync.RWMutex       // guards wakeW against its close
 }
 
@@ -58,6 +59,8 @@ func Listen(o Options) (*Bridge, error) {
 		wakeR: pipe[0], wakeW: pipe[1],
 		posts: make(chan func(*loop), 8),
 		done:  make(chan struct{}),
+
+		askLinks: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -83,6 +86,9 @@ func (b *Bridge) Run(ctx context.Context) error {
 		helpers.Go(func() { b.opener(opening) })
 	} else {
 		b.uartChanged(false, b.o.Unavailable)
+	}
+	if b.o.OnLink != nil {
+		helpers.Go(func() { b.linker(opening) })
 	}
 	asked := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

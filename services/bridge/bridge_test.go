@@ -187,53 +187,92 @@ func TestPortStaysOpenOverSessions(t *testing.T) {
 }
 
 func TestNext(t *testing.T) {
-	lim := DefaultLimits()
 	const at = 100 * time.Second
-	nobody, older := client{fd: -1, nth: 9}, client{fd: 3, nth: 1}
-	newer := client{fd: 3, nth: 3, peer: netip.MustParseAddrPort("192.0.2.1:5")}
+	nobody := client{fd: -1, nth: 9}
+	older := client{fd: 3, nth: 1, peer: netip.MustParseAddrPort("192.0.2.1:5")}
+	newer := older
+	newer.nth = 3
 	over := newer
 	over.halfClosed = true
+	same, other := netip.MustParseAddrPort("192.0.2.1:6"), netip.MustParseAddrPort("192.0.2.2:5")
+	list := []netip.Prefix{}
 	tests := []struct {
 		name   string
 		n      newcomer
 		after  time.Duration
 		client client
+		o      Options
 		want   action
 		until  time.Duration
+		reason string // a part of it
 	}{
-		{"silent, nobody on the line, too early", newcomer{}, 249 * time.Millisecond, nobody, wait, at + 250*time.Millisecond},
-		{"silent, nobody on the line", newcomer{}, 250 * time.Millisecond, nobody, promote, 0},
-		{"silent, client active", newcomer{}, 250 * time.Millisecond, older, wait, at + 60*time.Second},
-		{"silent, client active, just before the end", newcomer{}, 60*time.Second - 1, older, wait, at + 60*time.Second},
-		{"silent, client active, too long", newcomer{}, 60 * time.Second, older, refuse, 0},
-		{"raw bytes, nobody", newcomer{said: isRaw}, 0, nobody, promote, 0},
-		{"raw bytes, client active", newcomer{said: isRaw}, 0, older, promote, 0},
-		{"raw bytes at the last moment", newcomer{said: isRaw}, 60 * time.Second, older, promote, 0},
-		{"raw bytes, newer client active", newcomer{said: isRaw}, time.Second, newer, refuse, 0},
-		{"silent, newer client active", newcomer{}, time.Second, newer, wait, at + 60*time.Second},
-		{"raw bytes, newer client half-closed", newcomer{said: isRaw}, 0, over, promote, 0},
-		{"silent, client half-closed, too early", newcomer{}, 249 * time.Millisecond, over, wait, at + 250*time.Millisecond},
-		{"silent, client half-closed", newcomer{}, 250 * time.Millisecond, over, promote, 0},
-		{"a beginning of SSH, client half-closed", newcomer{seen: 2}, time.Second, over, wait, at + 60*time.Second},
-		{"SSH, nobody", newcomer{said: isSSH}, 0, nobody, refuse, 0},
-		{"SSH, client active", newcomer{said: isSSH}, 0, older, refuse, 0},
-		{"a beginning of SSH is not silence", newcomer{seen: 2}, time.Second, nobody, wait, at + 60*time.Second},
-		{"a beginning of SSH, too long", newcomer{seen: 2}, 60 * time.Second, nobody, refuse, 0},
-		{"gone without a word", newcomer{gone: true}, time.Second, nobody, forget, 0},
-		{"gone after a beginning of SSH", newcomer{seen: 3, gone: true}, 0, older, forget, 0},
-		{"gone after raw bytes", newcomer{said: isRaw, gone: true}, 0, nobody, promote, 0},
+		{name: "silent, nobody on the line, too early", after: 249 * time.Millisecond, client: nobody, want: wait, until: at + 250*time.Millisecond},
+		{name: "silent, nobody on the line", after: 250 * time.Millisecond, client: nobody, want: promote},
+		{name: "silent, client active", after: 250 * time.Millisecond, client: older, want: wait, until: at + 60*time.Second},
+		{name: "silent, client active, just before the end", after: 60*time.Second - 1, client: older, want: wait, until: at + 60*time.Second},
+		{name: "silent, client active, too long", after: 60 * time.Second, client: older, want: refuse, reason: "did not show what it is"},
+		{name: "radio bytes, nobody", n: newcomer{said: isRadio}, client: nobody, want: promote},
+		{name: "other bytes, nobody", n: newcomer{said: isOther}, client: nobody, want: promote},
+		{name: "radio bytes, client active", n: newcomer{said: isRadio}, client: older, want: promote},
+		{name: "other bytes, client active", n: newcomer{said: isOther}, client: older, want: refuse, reason: "does not begin as a radio's client does, and 192.0.2.1:5 has the radio"},
+		{name: "radio bytes at the last moment", n: newcomer{said: isRadio}, after: 60 * time.Second, client: older, want: promote},
+		{name: "radio bytes, newer client active", n: newcomer{said: isRadio}, after: time.Second, client: newer, want: refuse, reason: "the newer client 192.0.2.1:5"},
+		{name: "silent, newer client active", after: time.Second, client: newer, want: wait, until: at + 60*time.Second},
+		{name: "radio bytes, newer client half-closed", n: newcomer{said: isRadio}, client: over, want: promote},
+		{name: "other bytes, newer client half-closed", n: newcomer{said: isOther}, client: over, want: promote},
+		{name: "silent, client half-closed, too early", after: 249 * time.Millisecond, client: over, want: wait, until: at + 250*time.Millisecond},
+		{name: "silent, client half-closed", after: 250 * time.Millisecond, client: over, want: promote},
+		{name: "a beginning of SSH, client half-closed", n: newcomer{seen: 2}, after: time.Second, client: over, want: wait, until: at + 60*time.Second},
+		{name: "SSH, nobody", n: newcomer{said: isSSH}, client: nobody, want: handOver},
+		{name: "SSH, client active", n: newcomer{said: isSSH}, client: older, want: handOver},
+		{name: "SSH, and gone", n: newcomer{said: isSSH, gone: true}, client: older, want: handOver},
+		{name: "a beginning of SSH is not silence", n: newcomer{seen: 2}, after: time.Second, client: nobody, want: wait, until: at + 60*time.Second},
+		{name: "a beginning of SSH, too long", n: newcomer{seen: 2}, after: 60 * time.Second, client: nobody, want: refuse, reason: "did not show what it is"},
+		{name: "gone without a word", n: newcomer{gone: true}, after: time.Second, client: nobody, want: forget},
+		{name: "gone after a beginning of SSH", n: newcomer{seen: 3, gone: true}, client: older, want: forget},
+		{name: "gone after raw bytes", n: newcomer{said: isRadio, gone: true}, client: nobody, want: promote},
+		{name: "foreign, nobody", n: newcomer{said: isForeign}, client: nobody, want: refuse, reason: "not for a radio"},
+		{name: "foreign, client active", n: newcomer{said: isForeign}, client: older, want: refuse, reason: "not for a radio"},
+
+		{name: "same host, from it", n: newcomer{said: isRadio, peer: same}, client: older, o: Options{Takeover: "same-host"}, want: promote},
+		{name: "same host, from another", n: newcomer{said: isRadio, peer: other}, client: older, o: Options{Takeover: "same-host"}, want: refuse, reason: "192.0.2.1:5 has the radio, and BRIDGE_TAKEOVER=same-host"},
+		{name: "same host, nobody", n: newcomer{said: isRadio, peer: other}, client: nobody, o: Options{Takeover: "same-host"}, want: promote},
+		{name: "same host, client half-closed", n: newcomer{said: isRadio, peer: other}, client: over, o: Options{Takeover: "same-host"}, want: promote},
+		{name: "never, from the same host", n: newcomer{said: isRadio, peer: same}, client: older, o: Options{Takeover: "never"}, want: refuse, reason: "192.0.2.1:5 has the radio, and BRIDGE_TAKEOVER=never"},
+		{name: "never, nobody", n: newcomer{said: isRadio}, client: nobody, o: Options{Takeover: "never"}, want: promote},
+		{name: "never, silent", client: older, after: time.Second, o: Options{Takeover: "never"}, want: wait, until: at + 60*time.Second},
+		{name: "newest", n: newcomer{said: isRadio, peer: other}, client: older, o: Options{Takeover: "newest"}, want: promote},
+
+		{name: "outside, raw", n: newcomer{said: isRadio, from: outside}, client: nobody, want: refuse, reason: "on no network of this gateway"},
+		{name: "outside, other", n: newcomer{said: isOther, from: outside}, client: nobody, want: refuse, reason: "on no network of this gateway"},
+		{name: "not listed, raw", n: newcomer{said: isRadio, from: outside}, client: older, o: Options{Allow: list}, want: refuse, reason: "BRIDGE_ALLOW does not list"},
+		{name: "outside, SSH", n: newcomer{said: isSSH, from: outside}, client: nobody, o: Options{Allow: list}, want: handOver},
+		{name: "outside, silent is no listener", n: newcomer{from: outside}, after: time.Second, client: nobody, want: wait, until: at + 60*time.Second},
+		{name: "outside, silent too long", n: newcomer{from: outside}, after: 60 * time.Second, client: nobody, want: refuse, reason: "did not show what it is"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			tt.o.Limits = DefaultLimits()
 			tt.n.since, tt.n.nth = at, 2
-			got, until, reason := tt.n.next(at+tt.after, &tt.client, &lim)
+			if tt.n.from == asking {
+				tt.n.from = inside
+			}
+			got, until, reason := tt.n.next(at+tt.after, &tt.client, &tt.o)
 			if got != tt.want || until != tt.until {
 				t.Errorf("action %d until %v, want %d until %v", got, until, tt.want, tt.until)
 			}
-			if (reason != "") != (tt.want == refuse) {
-				t.Errorf("reason %q", reason)
+			if !strings.Contains(reason, tt.reason) || (reason != "") != (tt.want == refuse) {
+				t.Errorf("reason %q, want %q", reason, tt.reason)
 			}
 		})
+	}
+	// Until it is known where it stands, it is neither let in nor refused.
+	for _, said := range []verdict{undecided, isRadio, isOther} {
+		n := newcomer{said: said, since: at, nth: 2}
+		o := Options{Limits: DefaultLimits()}
+		if got, until, _ := n.next(at+time.Second, &nobody, &o); got != wait || until != at+60*time.Second {
+			t.Errorf("not known, said %d: action %d until %v", said, got, until)
+		}
 	}
 }
 
@@ -268,11 +307,12 @@ func TestTakeover(t *testing.T) {
 	})
 	var hearing sync.WaitGroup
 	heard := make(chan byte, 1)
+	two := []byte("\x1atwo-two-two")
 	hearing.Go(func() {
 		p := make([]byte, 4096)
 		for {
 			n, err := g.radio.Read(p)
-			if i := bytes.Index(p[:n], []byte("two-two-two")); i >= 0 {
+			if i := bytes.Index(p[:n], two); i >= 0 {
 				heard <- 1
 				return
 			}
@@ -282,7 +322,7 @@ func TestTakeover(t *testing.T) {
 		}
 	})
 	g.radio.SetReadDeadline(time.Now().Add(patience))
-	write(t, silent, []byte("two-two-two"))
+	write(t, silent, two)
 	ends(t, first)
 	close(stop)
 	writer.Wait()
@@ -374,7 +414,7 @@ func TestSSHNeverReachesTheRadio(t *testing.T) {
 						t.Errorf("got %q", got)
 					}
 					g.radioHearsNothing()
-					g.says(c.LocalAddr().String(), "SSH")
+					g.says(c.LocalAddr().String(), "it speaks SSH: nobody serves SSH here")
 					if s := g.status(); s.TxBytes != map[bool]uint64{true: 1}[busy] {
 						t.Errorf("%d bytes to the radio", s.TxBytes)
 					}
@@ -647,8 +687,8 @@ func TestRestartRefusesNobody(t *testing.T) {
 	}
 	// Who comes later is newer still.
 	again := h.dial()
-	write(t, again, []byte("again"))
-	if got := string(h.radioHears(5)); got != "again" {
+	write(t, again, []byte("\x1aagain"))
+	if got := string(h.radioHears(6)); got != "\x1aagain" {
 		t.Errorf("radio heard %q", got)
 	}
 	ends(t, newest)
@@ -693,7 +733,7 @@ func TestOlderNewcomerEvictsNobody(t *testing.T) {
 	write(t, newer, []byte("newer"))
 	g.active(newer)
 	g.radioHears(5)
-	write(t, older, []byte("older"))
+	write(t, older, []byte("\x1aolder"))
 	ends(t, older)
 	g.says(older.LocalAddr().String(), "closed: the newer client "+newer.LocalAddr().String()+" has the radio")
 	g.radioHearsNothing()
@@ -1106,28 +1146,28 @@ func TestListenNeedsItsOptions(t *testing.T) {
 }
 
 func FuzzSniff(f *testing.F) {
-	for _, s := range []string{"", "S", "SSH", "SSH-", "SSH-2.0", "\x1a\xc0", "SSX", "SSHSSH-"} {
+	for _, s := range []string{"", "S", "SSH", "SSH-", "SSH-2.0", "\x1a\xc0", "SSX", "SSHSSH-", "GET / HTTP/1.0", "\r\n", "\r\n\r\n", "\x16\x03\x01"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
 		decided := undecided
 		for i := range len(p) + 1 {
 			v := sniff(p[:i])
-			if decided != undecided && v != decided {
+			// A foreign opening that comes in pieces is taken for a command.
+			if decided != undecided && v != decided && (decided != isOther || v != isForeign) {
 				t.Fatalf("%q was %d, is %d with more bytes", p[:i], decided, v)
 			}
 			decided = v
 		}
-		ssh := strings.HasPrefix(string(p), sshPrefix)
-		begins := strings.HasPrefix(sshPrefix, string(p)) && !ssh
-		want := isRaw
-		if ssh {
-			want = isSSH
-		} else if begins {
-			want = undecided
+		s := string(p)
+		if ssh := strings.HasPrefix(s, sshPrefix); ssh != (decided == isSSH) {
+			t.Fatalf("%q is %d", p, decided)
 		}
-		if decided != want {
-			t.Fatalf("%q is %d, want %d", p, decided, want)
+		if begins := strings.HasPrefix(sshPrefix, s) && s != sshPrefix; begins != (decided == undecided) {
+			t.Fatalf("%q is %d", p, decided)
+		}
+		if radio := s != "" && strings.ContainsRune(radioFirst, rune(p[0])); p != nil && len(p) > 0 && p[0] < 0x80 && radio != (decided == isRadio) {
+			t.Fatalf("%q is %d", p, decided)
 		}
 	})
 }

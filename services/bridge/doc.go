@@ -3,9 +3,9 @@
 // Package bridge carries bytes between the radio's UART and one TCP client,
 // and decides who that client is.
 //
-// UART -> rx queue -> client, client -> tx queue -> UART. It knows no radio
-// protocol, answers no SSH (a connection that begins so is closed, and said),
-// and touches no radio pin. Package tty has the serial port, radiolock its
+// UART -> rx queue -> client, client -> tx queue -> UART. Of the radios'
+// protocols it knows how they begin, it answers no SSH (a connection that
+// begins so is handed over), and touches no radio pin. Package tty has the serial port, radiolock its
 // ownership, kernelbridge the driver that may hold both port and UART.
 //
 // # One thread, one poll

@@ -3,7 +3,9 @@
 package bridge
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -44,8 +46,13 @@ func (l *loop) accept() {
 		l.n.connects++
 		p := l.slot()
 		*p = newcomer{fd: fd, peer: addrPort(sa), nth: l.n.connects, since: l.now()}
+		l.judge(p, p.since)
 		l.look(p, 0) // mostly its first bytes are here already
-		if l.queued && p.said == isRaw && halfClosed(fd) {
+		if p.said == isSSH {
+			l.toSSH(p) // so that a crowd of them needs no slots
+			continue
+		}
+		if l.queued && p.said.raw() && halfClosed(fd) {
 			// What it said was meant for a radio of some time ago.
 			l.refuse(p, "it ended before it could be served")
 		}
@@ -67,7 +74,7 @@ func (l *loop) slot() *newcomer {
 		}
 	}
 	reason := "it did not show what it is, and others are waiting"
-	if oldest.said == isRaw {
+	if oldest.said.raw() {
 		reason = "too many newer ones came at the same time"
 	}
 	l.refuse(oldest, reason)
@@ -76,7 +83,7 @@ func (l *loop) slot() *newcomer {
 
 // look peeks at a newcomer's first bytes; they stay in its socket.
 func (l *loop) look(p *newcomer, r int16) {
-	n, e := rawPeek(p.fd, l.scratch[:len(sshPrefix)])
+	n, e := rawPeek(p.fd, l.scratch[:sniffBytes])
 	switch {
 	case again(e):
 		return
@@ -105,7 +112,7 @@ func (l *loop) settle(now time.Duration) {
 			if p.fd < 0 {
 				continue
 			}
-			a, until, why := p.next(now, &l.client, &l.b.o.Limits)
+			a, until, why := p.next(now, &l.client, &l.b.o)
 			if a == wait {
 				l.due = min(l.due, until)
 				continue
@@ -120,7 +127,13 @@ func (l *loop) settle(now time.Duration) {
 		switch do {
 		case promote:
 			l.promote(newest, now)
+		case handOver:
+			l.toSSH(newest)
 		case refuse:
+			if reason == outsideList || reason == outsideLink {
+				l.n.notAllowed++
+				l.stranger, l.strangerAt = newest.peer.Addr().String()+": "+reason, now
+			}
 			l.refuse(newest, reason)
 		case forget:
 			unix.Close(newest.fd)
@@ -143,6 +156,7 @@ func (l *loop) promote(p *newcomer, now time.Duration) {
 		l.leave(closedByClient + "; " + came.peer.String() + " came before the radio had taken everything")
 	case l.client.fd >= 0:
 		l.n.takeovers++
+		l.takenOver(l.client.peer.Addr(), came.peer.Addr(), now)
 		l.leave("replaced by " + came.peer.String())
 	}
 	l.drain()
@@ -160,12 +174,60 @@ func (l *loop) promote(p *newcomer, now time.Duration) {
 		lowWater(came.fd, 1)
 	}
 	l.client = client{
-		fd: came.fd, peer: came.peer, nth: came.nth, since: now, sniffed: came.said == isRaw, stalled: never,
+		fd: came.fd, peer: came.peer, nth: came.nth, since: now, sniffed: came.said.raw(), stalled: never,
 	}
 	l.client.counters, _ = l.port.Counts()
 	l.watch.begin()
 	l.b.o.Log("client " + came.peer.String() + " connected" + l.before(now))
 	l.drainedNow = 0
+}
+
+// takenOver looks for hosts that take the radio from each other in turns.
+func (l *loop) takenOver(loser, winner netip.Addr, now time.Duration) {
+	contention, news := l.takeovers.add(loser, winner, now)
+	if contention {
+		l.n.contentions++
+	}
+	if news {
+		l.b.o.Log("warning: " + l.takeovers.text())
+	}
+}
+
+// errNoSSH is what a bridge without Options.SSH says.
+var errNoSSH = errors.New("nobody serves SSH here")
+
+// toSSH gives a newcomer to the SSH service. It holds nobody up and evicts
+// nobody; nothing it says is read here.
+func (l *loop) toSSH(p *newcomer) {
+	if err := l.giveSSH(p.fd); err != nil {
+		l.refuse(p, "it speaks SSH: "+err.Error())
+		return
+	}
+	unix.Close(p.fd)
+	p.fd = -1
+}
+
+// giveSSH hands a socket over; it stays open here.
+func (l *loop) giveSSH(fd int) error {
+	lowWater(fd, 1)
+	err := errNoSSH
+	if l.b.o.SSH != nil {
+		err = l.b.o.SSH(fd)
+	}
+	if err == nil {
+		l.n.ssh++
+	}
+	return err
+}
+
+// clientIsSSH is for a client that came in by silence and speaks SSH after all.
+func (l *loop) clientIsSSH() {
+	if err := l.giveSSH(l.client.fd); err != nil {
+		l.n.refused++
+		l.leave("it speaks SSH: " + err.Error())
+		return
+	}
+	unix.Close(l.part("it speaks SSH, and is handed over"))
 }
 
 // closed says why there is no radio to be had.
@@ -281,6 +343,12 @@ func droppedTo(n uint64) string { return strconv.FormatUint(n, 10) + " bytes for
 
 // leave ends the client's session in the orderly way and says why.
 func (l *loop) leave(reason string) {
+	fd := l.part(reason)
+	l.finish(fd, l.leftAt)
+}
+
+// part ends the client's session and says why. Its socket is the caller's.
+func (l *loop) part(reason string) (fd int) {
 	c := &l.client
 	now := l.now()
 	var dropped uint64
@@ -297,7 +365,7 @@ func (l *loop) leave(reason string) {
 	}
 	l.b.o.Log(line)
 	l.lastClose = c.peer.String() + ": " + reason
-	l.finish(c.fd, now)
+	fd = c.fd
 	*c = client{fd: -1, stalled: never}
 	l.fds[atClient].Fd = -1
 	l.leftAt = now
@@ -305,6 +373,7 @@ func (l *loop) leave(reason string) {
 	l.drainedNow = uint64(l.rx.len())
 	l.rx.reset()
 	l.dirty = true
+	return fd
 }
 
 // lostBytes names the UART's errors during this client's session (INV 2).

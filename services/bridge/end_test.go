@@ -163,12 +163,13 @@ func TestTakeoverFlushesTheTTY(t *testing.T) {
 	g.until("stop", stands(func() uint64 { return g.status().TxBytes }))
 	took := g.status().TxBytes
 	second := g.dial()
-	write(t, second, []byte("two-two-two"))
+	two := []byte("\x1atwo-two-two")
+	write(t, second, two)
 	g.active(second)
 
 	g.radio.SetReadDeadline(time.Now().Add(patience))
 	var heard []byte
-	for !bytes.HasSuffix(heard, []byte("two-two-two")) {
+	for !bytes.HasSuffix(heard, two) {
 		p := make([]byte, 4096)
 		n, err := g.radio.Read(p)
 		if err != nil {
@@ -177,7 +178,7 @@ func TestTakeoverFlushesTheTTY(t *testing.T) {
 		heard = append(heard, p[:n]...)
 	}
 	// The line discipline of the radio's side has up to 4 KiB already.
-	before := heard[:len(heard)-len("two-two-two")]
+	before := heard[:len(heard)-len(two)]
 	if len(before) > 4096 || uint64(len(before)) >= took || !bytes.Equal(before, old[:len(before)]) {
 		t.Errorf("the radio heard %d bytes of the old client, of %d that the tty had taken", len(before), took)
 	}
@@ -259,7 +260,7 @@ func TestUnsentBytesAtTheEnd(t *testing.T) {
 			t.Errorf("%d bytes counted that are not sent", n)
 		}
 		second := g.dial()
-		write(t, second, []byte("two"))
+		write(t, second, []byte("\x1atw"))
 		g.active(second)
 		g.says(first.LocalAddr().String(), "0 to it: replaced by "+second.LocalAddr().String()+"; 5 bytes for the radio dropped")
 		g.radioHears(3)

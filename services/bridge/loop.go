@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
@@ -100,6 +101,11 @@ type loop struct {
 	pending [pendingSlots]newcomer
 	linger  [lingerSlots]lingering
 
+	links      links
+	takeovers  takeovers
+	strangerAt time.Duration // when somebody who may not was last refused; never: nobody was
+	stranger   string        // who that was, and why
+
 	acceptAt   time.Duration // accept again then; 0: accept
 	queued     bool          // the backlog may hold who came before the UART was open
 	stopping   bool
@@ -117,6 +123,7 @@ type counters struct {
 	rx, tx, discarded, dropped   uint64 // tx: to the UART's driver
 	txDropped                    uint64
 	connects, takeovers, refused uint64
+	notAllowed, ssh, contentions uint64
 }
 
 func newLoop(b *Bridge) *loop {
@@ -126,6 +133,7 @@ func newLoop(b *Bridge) *loop {
 		dirty:   true,
 		leftAt:  never,
 		uartErr: "not opened yet",
+		links:   links{at: never}, takeovers: takeovers{seen: never}, strangerAt: never,
 		// Who connects during a restart waits in the backlog for the UART,
 		// instead of being told that it is not open.
 		acceptAt: firstOpen,
@@ -391,7 +399,7 @@ func (l *loop) fromClient(r int16) {
 // sniffClient looks at the first bytes of a client that came in by silence,
 // and returns whether they may go to the radio (INV 7).
 func (l *loop) sniffClient(r int16) bool {
-	n, e := rawPeek(l.client.fd, l.scratch[:len(sshPrefix)])
+	n, e := rawPeek(l.client.fd, l.scratch[:sniffBytes])
 	if e != 0 {
 		if !again(e) {
 			l.leave(l.broken(e))
@@ -399,14 +407,18 @@ func (l *loop) sniffClient(r int16) bool {
 		return false
 	}
 	switch sniff(l.scratch[:n]) {
-	case isRaw:
+	case isRadio, isOther:
 		lowWater(l.client.fd, 1)
 		l.client.sniffed = true
 		return true
 	case isSSH:
-		l.n.refused++
-		l.leave("it speaks SSH, which this port does not serve yet; use port 22")
+		l.clientIsSSH()
 		return false
+	case isForeign:
+		l.n.refused++
+		l.leave(notForRadio)
+		return false
+	case undecided:
 	}
 	if n == 0 || r&(unix.POLLHUP|unix.POLLERR) != 0 || halfClosed(l.client.fd) {
 		l.leave(closedByClient)
@@ -637,17 +649,31 @@ func (l *loop) overdue(now time.Duration) {
 	}
 }
 
+// warnings are what somebody should do something about.
+func (l *loop) warnings() []string {
+	all := slices.Clone(l.b.o.Warnings)
+	now := l.now()
+	if t := &l.takeovers; t.seen != never && now-t.seen < warnFor {
+		all = append(all, t.text())
+	}
+	if l.strangerAt != never && now-l.strangerAt < warnFor {
+		all = append(all, "not let to the radio: "+l.stranger)
+	}
+	return all
+}
+
 // status answers Bridge.Status.
 func (l *loop) status() api.Bridge {
 	held := l.unsent()
 	s := api.Bridge{
-		Engine: config.EngineUser, Warnings: l.b.o.Warnings,
+		Engine: config.EngineUser, Warnings: l.warnings(),
 		Listen: l.b.at.String(), UART: l.b.o.UART,
 		UARTOpen: l.port != nil, UARTErr: l.uartErr,
 		Baud: l.b.o.Baud, Flow: l.b.o.Flow,
 		RxBytes: l.n.rx, TxBytes: l.n.tx - held, TxDropped: l.n.txDropped,
 		Discarded: l.n.discarded, QueueDropped: l.n.dropped,
 		Connects: l.n.connects, Takeovers: l.n.takeovers, Refused: l.n.refused,
+		NotAllowed: l.n.notAllowed, SSH: l.n.ssh, Contentions: l.n.contentions,
 		LastClose: l.lastClose,
 	}
 	if l.port != nil {

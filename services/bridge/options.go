@@ -75,6 +75,19 @@ type Options struct {
 	// Unavailable, when set, is why the radio is not this bridge's to have:
 	// Open is not called, and raw clients are refused with these words.
 	Unavailable string
+	// Takeover is who takes the radio from a client: config.TakeoverNewest,
+	// which "" is, TakeoverSameHost or TakeoverNever.
+	Takeover string
+	// Allow is who may have the radio beside the gateway itself. nil: hosts with
+	// private and link-local addresses, and those on a network of OnLink.
+	Allow []netip.Prefix
+	// OnLink returns the networks of the gateway's interfaces. It runs on a
+	// goroutine of its own and may block. nil: there are none.
+	OnLink func() ([]netip.Prefix, error)
+	// SSH gives a connection that speaks SSH away, with what it said unread;
+	// fd stays the bridge's, which closes it. It must not block. nil: such
+	// connections are closed.
+	SSH func(fd int) error
 	// Loan, when set, is where Release and Take note that the radio is lent.
 	Loan *radiolock.Loan
 	// Warnings are what Status says of the settings.

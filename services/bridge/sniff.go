@@ -2,84 +2,73 @@
 
 package bridge
 
-import (
-	"net/netip"
-	"time"
-)
+import "strings"
 
 // verdict is what a connection's first bytes say.
 type verdict uint8
 
 const (
 	undecided verdict = iota // nothing yet, or a beginning of "SSH-"
-	isRaw
+	isRadio                  // as a radio's protocol begins
+	isOther                  // anything else: a boot loader's menu, a command line
 	isSSH
+	isForeign // what is certainly not for a radio
 )
 
-// sshPrefix is how an SSH client begins (RFC 4253, 4.2). No radio protocol
-// does: ASH begins with 0x1A, 0xC0, 0x11 or 0x13, HDLC with 0x7E, CPC with 0x14.
+// raw tells whether the bytes are the radio's, if it is to be had.
+func (v verdict) raw() bool { return v == isRadio || v == isOther }
+
+// sshPrefix is how an SSH client begins (RFC 4253, 4.2). No radio protocol does.
 const sshPrefix = "SSH-"
 
-// sniff judges the first bytes of a connection.
+// radioFirst are the bytes with which the protocols of radios begin: ASH with a
+// cancel, XON, XOFF or its RST frame, HDLC and Spinel with a flag, CPC with its own.
+const radioFirst = "\x1a\x11\x13\xc0\x7e\x14"
+
+// foreign are beginnings of what web browsers, scanners and the like say,
+// and no radio's client. Left out is what may be a command for a boot loader or
+// a command line ("\r\n", digits, words in small letters). They are the
+// openings of nmap's version scan as it is by default, shortened.
+var foreign = [...]string{
+	"\r\n\r\n", "GET ", "HEAD ", "POST ", "PUT ", "OPTIONS ", "CONNECT ", "PRI * ",
+	"HELP", "HELO", "EHLO",
+	"\x16\x03",                             // TLS
+	"\x80\x00\x00\x28",                     // SunRPC
+	"\x00\x1e\x00\x06", "\x00\x0c\x00\x00", // DNS
+	"\x00\x00\x00\x71", "\x00\x00\x00\xa4", // Kerberos, SMB
+	"\x00Z\x00\x00", "\x00\x03\x00\x01", // Oracle, AFP
+	"\x03\x00\x00",                   // RDP
+	"l\x00\x0b\x00",                  // X11
+	"\x01default",                    // LPD
+	"0\x84\x00\x00", "0\x0c\x02\x01", // LDAP
+	"\x01\x00\x00\xfd", // WMS
+	"\x12\x01\x00",     // MS SQL
+	":\x00\x00\x00",    // Notes
+	"TNMP", "DmdT", "JRMI", "GIOP",
+}
+
+// sniffBytes is how much is looked at: as much as the longest of them.
+const sniffBytes = 8
+
+// sniff judges the first bytes of a connection. Only what may become "SSH-" is
+// waited for; a foreign opening comes in one piece.
 func sniff(first []byte) verdict {
-	for i := range min(len(first), len(sshPrefix)) {
-		if first[i] != sshPrefix[i] {
-			return isRaw
+	if len(first) == 0 {
+		return undecided
+	}
+	s := string(first[:min(len(first), sniffBytes)])
+	switch {
+	case strings.HasPrefix(s, sshPrefix):
+		return isSSH
+	case strings.HasPrefix(sshPrefix, s):
+		return undecided
+	case strings.IndexByte(radioFirst, s[0]) >= 0:
+		return isRadio
+	}
+	for _, f := range foreign {
+		if strings.HasPrefix(s, f) {
+			return isForeign
 		}
 	}
-	if len(first) >= len(sshPrefix) {
-		return isSSH
-	}
-	return undecided
-}
-
-// newcomer is a connection that has not shown what it is.
-type newcomer struct {
-	fd    int // -1: free slot
-	peer  netip.AddrPort
-	nth   uint64        // in the order of connects, which the clock's 40 us steps do not tell
-	since time.Duration // on the loop's clock
-	seen  int           // bytes looked at, a beginning of "SSH-"
-	said  verdict
-	gone  bool // it ended, or its connection broke
-}
-
-// action is what to do with a newcomer.
-type action uint8
-
-const (
-	wait    action = iota
-	promote        // make it the client
-	refuse         // close it, and say the reason
-	forget         // close it: it left by itself
-)
-
-// next decides about a newcomer at the time now; c is who is on the line. For
-// wait, until is when to ask again, bytes apart.
-func (n *newcomer) next(now time.Duration, c *client, lim *Limits) (a action, until time.Duration, reason string) {
-	client := c.fd >= 0 && !c.halfClosed // who has sent its FIN holds nobody up
-	switch {
-	case n.said == isRaw && client && n.nth < c.nth:
-		// INV 4: the newest wins, also when the bytes of several come at once,
-		// or in another order than their connects.
-		return refuse, 0, "the newer client " + c.peer.String() + " has the radio"
-	case n.said == isRaw:
-		// INV 4: it has shown that it is one, so it wins.
-		return promote, 0, ""
-	case n.said == isSSH:
-		return refuse, 0, "it speaks SSH, which this port does not serve yet; use port 22"
-	case n.gone:
-		// A beginning of "SSH-" and an end: nothing of that is the radio's.
-		return forget, 0, ""
-	case now-n.since >= lim.Pending:
-		return refuse, 0, "it did not show what it is within " + lim.Pending.String()
-	case !client && n.seen == 0 && now-n.since >= lim.Claim:
-		// Nobody on the line: who is silent may listen.
-		return promote, 0, ""
-	case !client && n.seen == 0:
-		return wait, n.since + lim.Claim, ""
-	default:
-		// INV 4: a newcomer that has sent nothing evicts nobody.
-		return wait, n.since + lim.Pending, ""
-	}
+	return isOther
 }

@@ -41,8 +41,14 @@ type facts struct {
 // equal tells whether nothing differs.
 func (f *facts) equal(o *facts) bool {
 	return f.hostname == o.hostname && f.mac == o.mac && slices.Equal(f.addrs, o.addrs) &&
-		f.radio == o.radio && f.board == o.board && f.version == o.version && f.safe == o.safe &&
+		sameRadio(&f.radio, &o.radio) && f.board == o.board && f.version == o.version && f.safe == o.safe &&
 		f.ssh == o.ssh && f.bridge == o.bridge
+}
+
+// sameRadio compares what the records say of a radio.
+func sameRadio(a, b *config.Radio) bool {
+	return a.Mode == b.Mode && a.Baud == b.Baud && a.Bind == b.Bind && a.KernelEngine == b.KernelEngine &&
+		a.Firmware == b.Firmware && a.FirmwareVersion == b.FirmwareVersion
 }
 
 // zigbee tells whether there is a Zigbee coordinator behind the bridge's port,
