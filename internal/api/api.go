@@ -207,6 +207,9 @@ type Bridge struct {
 	SSH          uint64 `json:"ssh,omitempty"`         // handed to the SSH service
 	Contentions  uint64 `json:"contentions,omitempty"` // takeovers that were one of 3 or more within a minute between the same two hosts
 
+	Stalls uint64 `json:"stalls,omitempty"` // times that the radio took nothing for BRIDGE_STALL_S
+	XOFFs  uint64 `json:"xoffs,omitempty"`  // from the radio, undone because they held for more than 1 s
+
 	// From TIOCGICOUNT, since the UART was opened.
 	FrameErrors  uint64 `json:"frameErrors"`
 	ParityErrors uint64 `json:"parityErrors"`

@@ -31,6 +31,7 @@ type Bridge struct {
 	posts        chan func(l *loop) // run by the loop after a byte in the pipe
 	done         chan struct{}      // closed when the loop has ended
 	askLinks     chan struct{}      // the networks of the interfaces are wanted
+	pace         chan time.Duration // a look at the radio is wanted then
 	wakeMu       sync.RWMutex       // guards wakeW against its close
 }
 
@@ -61,6 +62,7 @@ func Listen(o Options) (*Bridge, error) {
 		done:  make(chan struct{}),
 
 		askLinks: make(chan struct{}, 1),
+		pace:     make(chan time.Duration, 1),
 	}, nil
 }
 
@@ -90,6 +92,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	if b.o.OnLink != nil {
 		helpers.Go(func() { b.linker(opening) })
 	}
+	helpers.Go(func() { b.pacemaker(opening) })
 	asked := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(asked)

@@ -176,6 +176,7 @@ func (l *loop) promote(p *newcomer, now time.Duration) {
 	l.client = client{
 		fd: came.fd, peer: came.peer, nth: came.nth, since: now, sniffed: came.said.raw(), stalled: never,
 	}
+	l.stall.since, l.stall.reported = never, false
 	l.client.counters, _ = l.port.Counts()
 	l.watch.begin()
 	l.b.o.Log("client " + came.peer.String() + " connected" + l.before(now))
@@ -367,6 +368,7 @@ func (l *loop) part(reason string) (fd int) {
 	l.lastClose = c.peer.String() + ": " + reason
 	fd = c.fd
 	*c = client{fd: -1, stalled: never}
+	l.stall.since, l.stall.reported = never, false
 	l.fds[atClient].Fd = -1
 	l.leftAt = now
 	l.n.discarded += uint64(l.rx.len())

@@ -28,6 +28,7 @@ func heldOff(t *testing.T, halfClosed time.Duration) (*gateway, *net.TCPConn) {
 	g := start(t, func(g *gateway, o *Options) {
 		g.opener.Flow = "sw"
 		o.Limits.HalfClosed = halfClosed
+		o.Limits.XOFF = time.Hour
 	}).open()
 	c := g.client()
 	g.radioSays([]byte{xoff, 'x'})
@@ -239,6 +240,7 @@ func holdsBack(t *testing.T, limit time.Duration) (*gateway, *holding, *net.TCPC
 	h := &holding{}
 	g := start(t, func(g *gateway, o *Options) {
 		g.opener.Flow = "sw"
+		o.Limits.XOFF = time.Hour
 		o.Limits.HalfClosed, o.Limits.Linger = limit, 50*time.Millisecond
 		o.Open = func(ctx context.Context) (Port, func(), error) {
 			p, release, err := g.opener.Open(ctx)

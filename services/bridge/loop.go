@@ -103,6 +103,7 @@ type loop struct {
 
 	links      links
 	takeovers  takeovers
+	stall      stall
 	strangerAt time.Duration // when somebody who may not was last refused; never: nobody was
 	stranger   string        // who that was, and why
 
@@ -124,6 +125,7 @@ type counters struct {
 	txDropped                    uint64
 	connects, takeovers, refused uint64
 	notAllowed, ssh, contentions uint64
+	stalls, xoffs                uint64
 }
 
 func newLoop(b *Bridge) *loop {
@@ -134,6 +136,7 @@ func newLoop(b *Bridge) *loop {
 		leftAt:  never,
 		uartErr: "not opened yet",
 		links:   links{at: never}, takeovers: takeovers{seen: never}, strangerAt: never,
+		stall: stall{since: never},
 		// Who connects during a restart waits in the backlog for the UART,
 		// instead of being told that it is not open.
 		acceptAt: firstOpen,
@@ -393,6 +396,7 @@ func (l *loop) fromClient(r int16) {
 		l.tx.added(n)
 		l.toUART()
 		l.watch.saw(fromClient, room[:n])
+		l.watchRadio()
 	}
 }
 
@@ -656,6 +660,9 @@ func (l *loop) warnings() []string {
 	if t := &l.takeovers; t.seen != never && now-t.seen < warnFor {
 		all = append(all, t.text())
 	}
+	if l.stall.reported {
+		all = append(all, l.stalledText(now))
+	}
 	if l.strangerAt != never && now-l.strangerAt < warnFor {
 		all = append(all, "not let to the radio: "+l.stranger)
 	}
@@ -674,6 +681,7 @@ func (l *loop) status() api.Bridge {
 		Discarded: l.n.discarded, QueueDropped: l.n.dropped,
 		Connects: l.n.connects, Takeovers: l.n.takeovers, Refused: l.n.refused,
 		NotAllowed: l.n.notAllowed, SSH: l.n.ssh, Contentions: l.n.contentions,
+		Stalls: l.n.stalls, XOFFs: l.n.xoffs,
 		LastClose: l.lastClose,
 	}
 	if l.port != nil {

@@ -21,8 +21,11 @@ type Limits struct {
 	// Pending: a newcomer that has not shown what it is by then is closed.
 	Pending time.Duration
 	// Stall: a client that takes nothing for this long while bytes wait for
-	// it is closed. It is TCP_USER_TIMEOUT, too.
+	// it is closed; it is TCP_USER_TIMEOUT, too. A radio that takes nothing for
+	// this long is reported.
 	Stall time.Duration
+	// XOFF: one that was received and holds bytes for this long is undone.
+	XOFF time.Duration
 	// HalfClosed: a client that has sent its FIN keeps its place while what it
 	// said before is on its way to the radio, until nothing of that moved for
 	// this long.
@@ -40,6 +43,7 @@ func DefaultLimits() Limits {
 		Claim:      250 * time.Millisecond,
 		Pending:    60 * time.Second,
 		Stall:      30 * time.Second,
+		XOFF:       time.Second,
 		HalfClosed: 2 * time.Second,
 		Linger:     2 * time.Second,
 		ReopenMin:  100 * time.Millisecond,
