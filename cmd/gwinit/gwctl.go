@@ -13,7 +13,7 @@ func gwctlApplets() applet.Table {
 	settings := gwctl.Local{
 		Name: "config", Args: "VERB ...", Summary: "read and change settings: list, get, set, unset, check",
 		Usage: "usage: gwctl config VERB ...\n" + config.Usage,
-		Run: func(std applet.IO, args []string, json bool, restart func(string) (string, error)) error {
+		Run: func(std applet.IO, args []string, json bool, restart func(string, bool) (string, error)) error {
 			return config.Run("", std, args, json, restart)
 		},
 	}

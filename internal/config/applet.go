@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"gwinit/board/rtl8196e"
@@ -19,12 +20,17 @@ config check             what in the files is not used as it stands; status 1 if
 
 A setting is named FILE.KEY, or KEY alone where only one file has it.
 Files are in ` + Dir + `; a change replaces the file as a whole and
-restarts the services that read it, if they run.
+is taken over by the services that read it, if they run: most settings of the
+bridge while its client stays, others by a restart.
 `
 
 // Restart asks for the restart of a service if it runs, and returns its state
-// afterwards: "running", or why it was left alone.
-type Restart func(service string) (state string, err error)
+// afterwards: "running", or why it was left alone. With live it has the service
+// reload instead, and returns Reloaded, if that works.
+type Restart func(service string, live bool) (state string, err error)
+
+// Reloaded is what Restart returns of a service that goes on with the new settings.
+const Reloaded = "reloaded"
 
 // Run carries out a command line of Usage on the files below root ("" or "/"
 // on the box). Errors of the settings are an *Error, of the command line an
@@ -85,6 +91,7 @@ type itemJSON struct {
 type changeJSON struct {
 	Changed   []string      `json:"changed"`   // settings
 	Restarted []string      `json:"restarted"` // services
+	Reloaded  []string      `json:"reloaded,omitempty"`
 	Left      []leftJSON    `json:"left,omitempty"`
 	NextBoot  bool          `json:"nextBoot,omitempty"`
 	Later     []string      `json:"later,omitempty"` // of changed, those that nothing reads yet
@@ -222,12 +229,17 @@ func (c command) changed(change Change, err error) error {
 	if change.NextBoot {
 		c.say("used from the next boot on\n")
 	}
-	for _, s := range change.Restart {
-		state, e := c.restart(s)
+	services := slices.Concat(change.Restart, change.Reload)
+	slices.Sort(services)
+	for _, s := range services {
+		state, e := c.restart(s, slices.Contains(change.Reload, s))
 		switch {
 		case e != nil && err == nil:
 			err = fmt.Errorf("restart %s: %w", s, e)
 		case e != nil: // the first one is told
+		case state == Reloaded:
+			done.Reloaded = append(done.Reloaded, s)
+			c.say("%s uses it from now on\n", s)
 		case state == "running":
 			done.Restarted = append(done.Restarted, s)
 			c.say("%s restarted\n", s)

@@ -105,6 +105,7 @@ type Assignment struct{ Name, Value string }
 type Change struct {
 	Settings []Setting // in the files that have changed; none: all was as wanted
 	Restart  []string  // services that have to restart to use it
+	Reload   []string  // services that have to reload, and not to restart
 	NextBoot bool      // something is only used from the next boot on
 	Warnings []Warning // about values that are used, with a doubt
 }
@@ -213,16 +214,36 @@ func apply(root string, b rtl8196e.Board, edits []edit) (Change, error) {
 				if len(e.Restart) == 0 && e.File == fileGateway {
 					change.NextBoot = true
 				}
-				for _, s := range e.Restart {
-					if !slices.Contains(change.Restart, s) {
-						change.Restart = append(change.Restart, s)
-					}
-				}
+				change.Restart = appendNew(change.Restart, e.Restart)
+			}
+		}
+	}
+	change.Restart = nil
+	for _, s := range change.Settings {
+		if !s.Live() {
+			change.Restart = appendNew(change.Restart, s.Restart)
+		}
+	}
+	for _, s := range change.Settings {
+		for _, name := range s.Restart {
+			if !slices.Contains(change.Restart, name) {
+				change.Reload = appendNew(change.Reload, []string{name})
 			}
 		}
 	}
 	slices.Sort(change.Restart)
+	slices.Sort(change.Reload)
 	return change, nil
+}
+
+// appendNew appends what is not there yet.
+func appendNew(all, more []string) []string {
+	for _, s := range more {
+		if !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // applyFile changes one file, or only finds out whether it may. It tells whether

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -108,7 +109,7 @@ func TestSet(t *testing.T) {
 			if string(got) != tt.after {
 				t.Errorf("file = %q, want %q", got, tt.after)
 			}
-			words := change.Restart
+			words := slices.Concat(change.Restart, change.Reload)
 			if change.NextBoot {
 				words = append(words, "boot")
 			}
@@ -362,6 +363,7 @@ func TestRun(t *testing.T) {
 		name     string
 		args     []string
 		restarts map[string]any // what Restart answers: a state or an error
+		whole    bool           // the bridge has to restart, reloading is not enough
 		out      string
 		json     string // with -json; "" for the same
 		errs     string
@@ -445,6 +447,19 @@ func TestRun(t *testing.T) {
 			out:  "radio.FIRMWARE_BAUD changed in /userdata/etc/radio.conf\nbridge restarted\n",
 			json: `{"changed":["radio.FIRMWARE_BAUD"],"restarted":["bridge"]}` + "\n",
 		},
+		{
+			name: "set, and the service goes on", args: []string{"set", "FIRMWARE_BAUD=230400", "BRIDGE_ALLOW=10.0.0.0/8", "hostname=attic"},
+			restarts: map[string]any{"bridge": Reloaded, "core": "running"},
+			out: "radio.FIRMWARE_BAUD changed in /userdata/etc/radio.conf\nradio.BRIDGE_ALLOW changed in /userdata/etc/radio.conf\nhostname changed in /userdata/etc/hostname\n" +
+				"bridge uses it from now on\ncore restarted\n",
+			json: `{"changed":["radio.FIRMWARE_BAUD","radio.BRIDGE_ALLOW","hostname"],"restarted":["core"],"reloaded":["bridge"]}` + "\n",
+		},
+		{
+			name: "set with another mode", args: []string{"set", "FIRMWARE_BAUD=230400", "radio.MODE=otbr"}, whole: true,
+			restarts: map[string]any{"bridge": "running"},
+			out:      "radio.FIRMWARE_BAUD changed in /userdata/etc/radio.conf\nradio.MODE changed in /userdata/etc/radio.conf\nbridge restarted\n",
+			json:     `{"changed":["radio.FIRMWARE_BAUD","radio.MODE"],"restarted":["bridge"]}` + "\n",
+		},
 		{name: "no verb", err: "config: list, get, set, unset or check?", code: "usage"},
 		{name: "unknown verb", args: []string{"edit"}, err: "config has no verb edit", code: "usage"},
 		{name: "list with an argument", args: []string{"list", "x"}, err: "config list takes no argument", code: "usage"},
@@ -454,7 +469,10 @@ func TestRun(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, json %v", tt.name, asJSON), func(t *testing.T) {
 				var out, errs bytes.Buffer
 				var asked []string
-				err := Run(box(t, files), applet.IO{Out: &out, Err: &errs}, tt.args, asJSON, func(service string) (string, error) {
+				err := Run(box(t, files), applet.IO{Out: &out, Err: &errs}, tt.args, asJSON, func(service string, live bool) (string, error) {
+					if want := service == "bridge" && !tt.whole; live != want {
+						t.Errorf("%s: live %v, want %v", service, live, want)
+					}
 					asked = append(asked, service)
 					switch a := tt.restarts[service].(type) {
 					case error:
@@ -535,7 +553,7 @@ func TestSavedAPart(t *testing.T) {
 	for _, asJSON := range []bool{false, true} {
 		var out bytes.Buffer
 		var asked []string
-		c := command{std: applet.IO{Out: &out, Err: &out}, json: asJSON, restart: func(s string) (string, error) {
+		c := command{std: applet.IO{Out: &out, Err: &out}, json: asJSON, restart: func(s string, _ bool) (string, error) {
 			asked = append(asked, s)
 			return "running", nil
 		}}

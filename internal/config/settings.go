@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,15 @@ type Setting struct {
 
 	value func(c Config, b rtl8196e.Board) string // in effect
 }
+
+// live are the keys of radio.conf that the bridge takes over while it runs.
+var live = [...]string{
+	"FIRMWARE_BAUD", "FIRMWARE_FLOW_CTRL", "BRIDGE_BIND", "BRIDGE_ALLOW", "BRIDGE_TAKEOVER", "BRIDGE_CLAIM_MS", "BRIDGE_STALL_S",
+}
+
+// Live tells whether the services take the setting over while they run, when
+// they are told to reload.
+func (s Setting) Live() bool { return s.File == fileRadio && slices.Contains(live[:], s.Key) }
 
 // Services that read settings.
 const (

@@ -47,9 +47,10 @@ type Local struct {
 	Workstation         bool   // it is there, not on the box
 	// Run carries it out. args is without the options of gwctl; json tells
 	// whether -json was one. restart has a service restarted if it runs, and
-	// returns its state afterwards. An error that has a method Code() string
+	// returns its state afterwards; with live it has it reload instead, and
+	// returns "reloaded", if the service can. An error that has a method Code() string
 	// gets that code in JSON.
-	Run func(std applet.IO, args []string, json bool, restart func(service string) (state string, err error)) error
+	Run func(std applet.IO, args []string, json bool, restart func(service string, live bool) (state string, err error)) error
 }
 
 // Command returns gwctl as an applet. version is that of this program.
@@ -200,7 +201,24 @@ func (e *env) runLocal(l Local, args []string) error {
 	if err != nil {
 		return e.usageError(err)
 	}
-	return e.reportAs(api.CodeFailed, l.Run(e.std, rest, e.json, e.tryRestart))
+	return e.reportAs(api.CodeFailed, l.Run(e.std, rest, e.json, e.takeOver))
+}
+
+// takeOver has a service use settings that have changed; see Local.Run.
+func (e *env) takeOver(service string, live bool) (state string, err error) {
+	if live {
+		_, err := e.ask(api.OpCall, api.CallArgs{Service: service, Method: "reload"})
+		var told *api.Error
+		switch {
+		case err == nil:
+			e.tellCore(service)
+			return "reloaded", nil
+		case !errors.As(err, &told):
+			return "", &api.Error{Code: codeUnreachable, Message: err.Error()}
+		}
+		// It does not run, or it cannot: then a restart tells, or helps.
+	}
+	return e.tryRestart(service)
 }
 
 // tryRestart restarts a service if it runs, and returns its state afterwards.
@@ -214,12 +232,16 @@ func (e *env) tryRestart(service string) (state string, err error) {
 	if err == nil {
 		err = decode(e.name, data, &s)
 	}
+	e.tellCore(service)
+	return s.State, err
+}
+
+// tellCore has core, which announces some of what others are set to, read the
+// settings of that service anew. If it does not run, it does so when it starts.
+func (e *env) tellCore(service string) {
 	if service != "core" {
-		// It announces some of what others are set to. If it does not run, it
-		// reads the settings when it starts.
 		_, _ = e.ask(api.OpCall, api.CallArgs{Service: "core", Method: "reload"})
 	}
-	return s.State, err
 }
 
 // ownFlags takes gwctl's own options out of args, up to a "--". What else

@@ -302,6 +302,44 @@ func TestNoGateway(t *testing.T) {
 	}
 }
 
+// A service that can go on with new settings does; one that cannot is restarted
+// if it runs.
+func TestLocalCommandReloads(t *testing.T) {
+	for _, tt := range []struct {
+		refuses error
+		state   string
+		asked   string
+	}{
+		{nil, "reloaded", "[call bridge reload call core reload]"},
+		{errors.New("MODE has changed"), "running", "[call bridge reload try-restart bridge call core reload]"},
+	} {
+		b := gateway()
+		var asked []string
+		b.OnCall = func(_ context.Context, args api.CallArgs) (json.RawMessage, error) {
+			asked = append(asked, "call", args.Service, args.Method)
+			return json.RawMessage("{}"), tt.refuses
+		}
+		b.OnService = func(_ context.Context, args api.ServiceArgs) (api.Service, error) {
+			asked = append(asked, args.Action, args.Name)
+			return api.Service{Name: "bridge", State: "running"}, nil
+		}
+		path := controltest.Start(t, b, control.Options{})
+		state := ""
+		local := Local{Name: "config", Run: func(_ applet.IO, _ []string, _ bool, restart func(string, bool) (string, error)) (err error) {
+			state, err = restart("bridge", true)
+			return err
+		}}
+		a := Command("9.9", client.Dial, local)
+		var out, errs bytes.Buffer
+		if status := a.Execute(t.Context(), applet.IO{Out: &out, Err: &errs}, []string{"config", "set", "-socket", path}); status != 0 || state != tt.state {
+			t.Errorf("status %d, %s %s; the service is %q, want %q", status, out.String(), errs.String(), state, tt.state)
+		}
+		if fmt.Sprint(asked) != tt.asked {
+			t.Errorf("asked for %v, want %s", asked, tt.asked)
+		}
+	}
+}
+
 // A local command has services restarted only if they run.
 func TestLocalCommandRestarts(t *testing.T) {
 	b := gateway()
@@ -318,8 +356,8 @@ func TestLocalCommandRestarts(t *testing.T) {
 	}
 	path := controltest.Start(t, b, control.Options{})
 	state := ""
-	local := Local{Name: "config", Run: func(_ applet.IO, _ []string, _ bool, restart func(string) (string, error)) (err error) {
-		state, err = restart("bridge")
+	local := Local{Name: "config", Run: func(_ applet.IO, _ []string, _ bool, restart func(string, bool) (string, error)) (err error) {
+		state, err = restart("bridge", false)
 		return err
 	}}
 	a := Command("9.9", client.Dial, local)

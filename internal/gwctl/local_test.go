@@ -52,9 +52,9 @@ func TestLocalCommand(t *testing.T) {
 			got, asJSON := []string{"none"}, false
 			local := Local{
 				Name: "config", Args: "VERB", Summary: "settings", Usage: "usage: config VERB\n",
-				Run: func(_ applet.IO, args []string, json bool, restart func(string) (string, error)) error {
+				Run: func(_ applet.IO, args []string, json bool, restart func(string, bool) (string, error)) error {
 					got, asJSON = args, json
-					_, err := restart("bridge")
+					_, err := restart("bridge", false)
 					if tt.fail != nil {
 						return tt.fail
 					}

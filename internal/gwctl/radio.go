@@ -174,7 +174,7 @@ func (e *env) radioMode(mode string) error {
 	if e.json {
 		std.Out = io.Discard // one answer, which is the radio
 	}
-	if err := e.local[i].Run(std, []string{"set", "radio.MODE=" + mode}, false, e.tryRestart); err != nil {
+	if err := e.local[i].Run(std, []string{"set", "radio.MODE=" + mode}, false, e.takeOver); err != nil {
 		return err
 	}
 	want := ownerBridge

@@ -135,9 +135,9 @@ func withConfig(t *testing.T, b *controltest.Backend, asked *[]string, args ...s
 	t.Helper()
 	path := controltest.Start(t, b, control.Options{})
 	var o, e bytes.Buffer
-	local := Local{Name: "config", Run: func(std applet.IO, args []string, json bool, restart func(string) (string, error)) error {
+	local := Local{Name: "config", Run: func(std applet.IO, args []string, json bool, restart func(string, bool) (string, error)) error {
 		*asked = args
-		state, err := restart("bridge")
+		state, err := restart("bridge", false)
 		fmt.Fprintf(std.Out, "bridge %s, json %v\n", state, json)
 		return err
 	}}

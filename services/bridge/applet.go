@@ -65,6 +65,7 @@ type settings struct {
 	options Options
 	opener  DeviceOpener
 	otbr    bool
+	args    []string
 	kernel  bool // the engine is the kernel's driver
 }
 
@@ -76,8 +77,9 @@ func load(root string, args []string, log func(string)) (settings, error) {
 		log(w.String())
 	}
 	s := settings{
-		otbr: radio.Mode == config.ModeOTBR, kernel: radio.KernelEngine,
+		args: args, otbr: radio.Mode == config.ModeOTBR, kernel: radio.KernelEngine,
 		opener: DeviceOpener{
+			wish: new(wish),
 			Root: root, Device: board.Radio.Device, Baud: radio.Baud,
 			Flow: radio.Flow, DefaultFlow: board.Radio.Flow,
 			HardwareFlow: board.Radio.HardwareFlow, BaseBaud: board.Radio.BaseBaud,
@@ -234,7 +236,8 @@ func runUser(ctx context.Context, conn *notify.Conn, s *settings) (err error) {
 	serving, cancel := context.WithCancel(ctx)
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		if err := conn.Serve(serving, answerer(b, nil)); err != nil {
+		reload := func(ctx context.Context) error { return s.reload(ctx, b, conn) }
+		if err := conn.Serve(serving, answerer(b, reload)); err != nil {
 			log("no more calls from PID 1: " + err.Error())
 		}
 	})
@@ -315,7 +318,7 @@ type engine interface {
 }
 
 // errMethod is the answer to a call that nobody knows.
-var errMethod = errors.New("the bridge has no such method: it answers status, watch, tap, release and take, with engine kernel also reload")
+var errMethod = errors.New("the bridge has no such method: it answers status, watch, tap, release, take and reload")
 
 // answerer returns the notify.Handler for e. reload, if any, is the method of
 // that name; its answer is the status afterwards.

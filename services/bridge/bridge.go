@@ -22,6 +22,7 @@ var ErrEnded = errors.New("the bridge is not running")
 // Bridge is one UART and one TCP port. Make it with Listen, then call Run once.
 type Bridge struct {
 	o        Options
+	addrMu   sync.Mutex // guards at, which the loop changes
 	at       netip.AddrPort
 	listener int
 	fresh    bool
@@ -29,6 +30,7 @@ type Bridge struct {
 
 	wakeR, wakeW int                // a pipe: poll(2) is the only place where the loop waits
 	posts        chan func(l *loop) // run by the loop after a byte in the pipe
+	uartMu       sync.Mutex         // one call of UARTChanged at a time
 	done         chan struct{}      // closed when the loop has ended
 	askLinks     chan struct{}      // the networks of the interfaces are wanted
 	pace         chan time.Duration // a look at the radio is wanted then
@@ -67,10 +69,21 @@ func Listen(o Options) (*Bridge, error) {
 }
 
 // Addr returns the address that the port is bound to.
-func (b *Bridge) Addr() netip.AddrPort { return b.at }
+func (b *Bridge) Addr() netip.AddrPort {
+	b.addrMu.Lock()
+	defer b.addrMu.Unlock()
+	return b.at
+}
+
+// setListener is the loop's change of the listening socket.
+func (b *Bridge) setListener(fd int, at netip.AddrPort) {
+	b.addrMu.Lock()
+	defer b.addrMu.Unlock()
+	b.listener, b.at = fd, at
+}
 
 // ListenerFD returns the listening socket, which stays b's; fresh tells that it
-// was made, not taken from Options.Listener.
+// was made, not taken from Options.Listener. Call it before Run.
 func (b *Bridge) ListenerFD() (fd int, fresh bool) { return b.listener, b.fresh }
 
 // Run serves the port until ctx ends, then ends the connections in the orderly

@@ -1166,7 +1166,7 @@ func FuzzSniff(f *testing.F) {
 		if begins := strings.HasPrefix(sshPrefix, s) && s != sshPrefix; begins != (decided == undecided) {
 			t.Fatalf("%q is %d", p, decided)
 		}
-		if radio := s != "" && strings.ContainsRune(radioFirst, rune(p[0])); p != nil && len(p) > 0 && p[0] < 0x80 && radio != (decided == isRadio) {
+		if radio := s != "" && strings.ContainsRune(radioFirst, rune(p[0])); len(p) > 0 && p[0] < 0x80 && radio != (decided == isRadio) {
 			t.Fatalf("%q is %d", p, decided)
 		}
 	})

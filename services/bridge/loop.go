@@ -94,6 +94,10 @@ type loop struct {
 	base    tty.Counts // counters when the port was opened
 	counted [4]uint64  // frame, parity, overrun, buffer overrun of ports before
 
+	line   *lineChange // of the open port, when it can be made; nil: none
+	want   *lineChange // what the port has to be when it is opened; nil: as it is
+	failed error       // there is no way to go on
+
 	client  client
 	rx, tx  queue // to the client, to the radio
 	watch   watch
@@ -167,6 +171,10 @@ func (l *loop) run() error {
 	for {
 		if l.dirty {
 			l.arrange()
+			if l.failed != nil {
+				l.end()
+				return l.failed
+			}
 			if l.stopping && l.finished() {
 				l.end()
 				return nil
@@ -266,7 +274,7 @@ func (l *loop) interest() {
 		if !l.rx.full() {
 			uart = unix.POLLIN
 		}
-		if l.tx.empty() && !l.client.readAll {
+		if l.tx.empty() && !l.client.readAll && l.line == nil {
 			peer = unix.POLLIN
 		}
 		// Its end is seen at once, also while the radio holds off; and once,
@@ -481,6 +489,13 @@ func (l *loop) uartOpened(p Port, lost chan<- error) {
 		lost <- nil
 		return
 	}
+	if w := l.want; w != nil {
+		// It may have been opened while the settings changed.
+		if err := p.Set(w.baud, w.flow); err != nil {
+			lost <- err
+			return
+		}
+	}
 	l.port, l.lost, l.uartErr = p, lost, ""
 	l.acceptAt = 0
 	l.base, _ = p.Counts() // a UART without counters has zeros
@@ -626,7 +641,7 @@ func (l *loop) arrange() {
 	if l.stopping {
 		l.due = min(l.due, l.stopBy, now+sentPoll)
 	}
-	if l.client.halfClosed {
+	if l.client.halfClosed || l.line != nil {
 		l.due = min(l.due, now+sentPoll)
 	}
 	l.fds[atClient].Fd = int32(l.client.fd)
@@ -651,6 +666,7 @@ func (l *loop) overdue(now time.Duration) {
 	if l.client.halfClosed {
 		l.lastWords(now)
 	}
+	l.changeLine(now)
 }
 
 // warnings are what somebody should do something about.
@@ -674,7 +690,7 @@ func (l *loop) status() api.Bridge {
 	held := l.unsent()
 	s := api.Bridge{
 		Engine: config.EngineUser, Warnings: l.warnings(),
-		Listen: l.b.at.String(), UART: l.b.o.UART,
+		Listen: l.b.Addr().String(), UART: l.b.o.UART,
 		UARTOpen: l.port != nil, UARTErr: l.uartErr,
 		Baud: l.b.o.Baud, Flow: l.b.o.Flow,
 		RxBytes: l.n.rx, TxBytes: l.n.tx - held, TxDropped: l.n.txDropped,

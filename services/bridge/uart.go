@@ -18,6 +18,7 @@ type Port interface {
 	FD() int
 	Baud() int
 	Flow() tty.Flow
+	Set(baud int, flow tty.Flow) error
 	Unsent() (int, error)
 	FlushOutput() error
 	ResumeOutput() error
@@ -48,7 +49,8 @@ type DeviceOpener struct {
 	HardwareFlow bool
 	BaseBaud     int // see tty.Config
 
-	way *radiouart.UART // made at the first use
+	way  *radiouart.UART // made at the first use
+	wish *wish           // changes of Baud and Flow; nil: there are none
 }
 
 // Open is an OpenFunc.
@@ -69,31 +71,33 @@ func (d *DeviceOpener) Open(ctx context.Context) (Port, func(), error) {
 }
 
 func (d *DeviceOpener) openPort(ctx context.Context, held *radiouart.Held) (*tty.Port, error) {
-	name, err := d.flow(ctx, held.Driver)
+	baud, name := d.wish.get(d.Baud, d.Flow)
+	flow, err := d.flow(ctx, name, held.Driver)
 	if err != nil {
 		return nil, err
+	}
+	return tty.Open(d.Device, tty.Config{Baud: baud, Flow: flow, BaseBaud: d.BaseBaud})
+}
+
+// flow returns the flow control that a name of the field Flow means.
+func (d *DeviceOpener) flow(ctx context.Context, name string, driver *kernelbridge.Driver) (tty.Flow, error) {
+	switch {
+	case name != "":
+	case driver == nil:
+		name = d.DefaultFlow
+	default:
+		ctx, cancel := context.WithTimeout(ctx, radiouart.DisarmLimit)
+		defer cancel()
+		var err error
+		if name, err = driver.FlowControl(ctx); err != nil {
+			return tty.FlowNone, err
+		}
 	}
 	flow, err := tty.ParseFlow(name)
-	if err != nil {
-		return nil, err
-	}
 	if flow == tty.FlowHard && !d.HardwareFlow {
 		flow = tty.FlowSoft
 	}
-	return tty.Open(d.Device, tty.Config{Baud: d.Baud, Flow: flow, BaseBaud: d.BaseBaud})
-}
-
-// flow returns the name of the flow control to use.
-func (d *DeviceOpener) flow(ctx context.Context, driver *kernelbridge.Driver) (string, error) {
-	switch {
-	case d.Flow != "":
-		return d.Flow, nil
-	case driver == nil:
-		return d.DefaultFlow, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, radiouart.DisarmLimit)
-	defer cancel()
-	return driver.FlowControl(ctx)
+	return flow, err
 }
 
 func (d *DeviceOpener) uart() *radiouart.UART {
@@ -171,6 +175,8 @@ func (b *Bridge) opener(ctx context.Context) {
 }
 
 func (b *Bridge) uartChanged(open bool, detail string) {
+	b.uartMu.Lock()
+	defer b.uartMu.Unlock()
 	if b.o.UARTChanged != nil {
 		b.o.UARTChanged(open, detail)
 	}

@@ -45,7 +45,7 @@ func Command() gwctl.Local {
 	return gwctl.Local{
 		Name: "discover", Args: "[-t TIME]", Summary: "find the gateways on this computer's networks",
 		Usage: usage, Workstation: true,
-		Run: func(std applet.IO, args []string, asJSON bool, _ func(string) (string, error)) error {
+		Run: func(std applet.IO, args []string, asJSON bool, _ func(string, bool) (string, error)) error {
 			return run(std, args, asJSON)
 		},
 	}

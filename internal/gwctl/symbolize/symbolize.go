@@ -40,7 +40,7 @@ func Command() gwctl.Local {
 	return gwctl.Local{
 		Name: "symbolize", Args: "[-sym FILE] FILE", Summary: "turn a pasted trace into files and lines",
 		Usage: usage, Workstation: true,
-		Run: func(std applet.IO, args []string, asJSON bool, _ func(string) (string, error)) error {
+		Run: func(std applet.IO, args []string, asJSON bool, _ func(string, bool) (string, error)) error {
 			return run(std, args, asJSON)
 		},
 	}
