@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -223,5 +224,53 @@ func TestBridgeWatched(t *testing.T) {
 	}
 	if screen := run(t, m, "gwctl bridge"); !strings.Contains(screen, "ASH (EZSP, Zigbee)") || !strings.Contains(screen, "software reset (0x0b)") {
 		t.Errorf("gwctl bridge shows\n%s", screen)
+	}
+}
+
+// A setting of the bridge changes while its client stays: the same connection,
+// the same process, another baud rate on the real driver. SSH on the port comes
+// to an SSH service, and takes the radio from nobody.
+func TestChangeKeepsTheClient(t *testing.T) {
+	t.Parallel()
+	m := start(t, nil)
+	shell(t, m)
+	before := service(t, await(t, m, "everything running", settled), "bridge")
+	radio := wire(t, m)
+	c := dial(t, m)
+	echo := func(text string) {
+		t.Helper()
+		if _, err := c.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, len(text))
+		if err := radio.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(radio, got); err != nil || string(got) != text {
+			t.Errorf("the radio heard %q, %v; want %q", got, err, text)
+		}
+	}
+	echo("\x1abefore")
+	out := run(t, m, "gwctl config set radio.FIRMWARE_BAUD=115200 radio.BRIDGE_TAKEOVER=never")
+	if !strings.Contains(out, "bridge uses it from now on") {
+		t.Errorf("config set said %q", out)
+	}
+	ssh := dial(t, m)
+	if _, err := ssh.Write([]byte("SSH-2.0-test\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := ssh.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(ssh); err != nil || string(got) != "SSH-2.0-gwinit\r\n" {
+		t.Errorf("SSH on the port: %q, %v", got, err)
+	}
+	echo("after")
+	s := status(t, m)
+	if b := s.Bridge; b == nil || b.Client == nil || b.Client.Addr == "" || b.Client.Tx != uint64(len("\x1abeforeafter")) || b.Baud != 115200 || b.SSH != 1 || b.Takeovers != 0 {
+		t.Errorf("the bridge: %+v", b)
+	}
+	if after := service(t, s, "bridge"); after.PID != before.PID {
+		t.Errorf("process %d, was %d", after.PID, before.PID)
 	}
 }
