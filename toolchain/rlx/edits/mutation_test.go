@@ -14,7 +14,7 @@ import (
 // forSpeed are the edits of the code generator without which its output still
 // keeps the rules.
 var forSpeed = []string{
-	"schedule", "one store of LR", "use the stack check's delay", "no second copy of LR",
+	"schedule", "one store of LR", "use the stack check's delay",
 	"the last register", "not the last register again", "how registers are picked", "cheap multiplications",
 	"zeros of 64 bits by halves", "the runtime's zeros of 64 bits by halves",
 	"length of 64 bits by halves", "the runtime's length of 64 bits by halves",
