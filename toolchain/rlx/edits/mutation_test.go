@@ -24,7 +24,7 @@ var forSpeed = []string{
 // forOthers are edits whose absence other tests show: what is missing is no
 // word that is wrong where it stands.
 var forOthers = []string{
-	"check each word", // TestRejects
+	"check each word",     // TestRejects
 	"know REGTMP's range", // TestOrder
 	// TestStoresEndLinks
 	"Store ends other links", "Store8 ends other links",

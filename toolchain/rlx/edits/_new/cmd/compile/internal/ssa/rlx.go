@@ -4,9 +4,8 @@ package ssa
 // instruction late and whose multiplier is slow to hand out its result.
 
 import (
-	"math/bits"
-
 	"cmd/compile/internal/base"
+	"math/bits"
 )
 
 // Ways to pick a register for mips, -gcflags=-d=regpick=N. The lowest but the
