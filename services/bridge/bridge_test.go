@@ -830,7 +830,7 @@ func TestAcceptedSocketsInherit(t *testing.T) {
 	defer unix.Close(fd)
 	dial(t, netip.AddrPortFrom(netip.IPv6Loopback(), at.Port()))
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	sysPoll(p, int(patience.Milliseconds()))
+	_, _ = unix.Poll(p, int(patience.Milliseconds()))
 	c, _, err := unix.Accept4(fd, unix.SOCK_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
@@ -893,12 +893,12 @@ func TestManyConnects(t *testing.T) {
 	g.until("descriptors", func() bool { return descriptors(t) <= before })
 }
 
-// One byte at a time, slower than the window in which poll stays in the kernel
-// past entersyscall: both kinds of wait are passed on the way.
+// One byte at a time, each so long after the one before that the runtime's
+// monitor has taken the P meanwhile.
 func TestSlowBytes(t *testing.T) {
 	g := start(t, nil).open()
 	c := g.client()
-	tick := time.NewTicker(3 * rawWindow * time.Millisecond / 2)
+	tick := time.NewTicker(12 * time.Millisecond)
 	defer tick.Stop()
 	for i := range 20 {
 		<-tick.C
@@ -934,7 +934,7 @@ func TestNoAllocation(t *testing.T) {
 			}
 			rawWrite(radioFD, frame)
 			for n := 0; n < len(frame); {
-				sysPoll(p, -1)
+				_, _ = unix.Poll(p, -1)
 				m, _ := rawRead(int(fd), got)
 				n += max(m, 0)
 			}

@@ -52,6 +52,9 @@ func (q *queue) reading() {
 	g.countdown, g.armed, g.ready = sampleEvery, true, q.now()
 }
 
+// unsampled is how many reads may pass without reading being told.
+func (q *queue) unsampled() int { return max(0, q.countdown-1) }
+
 // settled says that what can be written of the queue for now is written.
 func (q *queue) settled() {
 	g := &q.gauge

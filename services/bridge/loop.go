@@ -31,18 +31,6 @@ const (
 	pollSlots   = atOthers + pendingSlots + lingerSlots
 )
 
-// When poll waits past entersyscall: see the package comment.
-const (
-	// rawWindow is how long it does, in ms. It stays under the 10 ms after
-	// which the runtime sends a signal to a thread that holds its P.
-	rawWindow = 8
-	// rawStreak is how many events, none later than rawWindow after the one
-	// before, make it do so. A window in which nothing comes costs some 50
-	// switches to the runtime's monitor; a wait through entersyscall costs 4
-	// more than one past it.
-	rawStreak = 12
-)
-
 // firstOpen is how long connections wait for the first attempt on the UART to
 // be over.
 const firstOpen = 3 * time.Second
@@ -82,9 +70,8 @@ type loop struct {
 	fds    [pollSlots]unix.PollFd
 	used   int            // of fds
 	who    [pollSlots]int // slot of an entry from atOthers on: pending, or ^linger
-	streak int            // events that came close upon each other
-	last   time.Duration  // when the last one came that a long wait brought
 	due    time.Duration  // next deadline
+	steady steady
 	// dirty: arrange must run before the next wait.
 	dirty bool
 
@@ -150,6 +137,7 @@ func newLoop(b *Bridge) *loop {
 	l.rx = queue{buf: make([]byte, rxQueueBytes), clock: l.clock}
 	l.tx = queue{buf: make([]byte, txQueueBytes), clock: l.clock}
 	l.watch = watch{clock: l.clock, resetAt: never}
+	l.steady = steady{fds: &l.fds, rx: pipe{buf: l.rx.buf}, tx: pipe{buf: l.tx.buf}}
 	if b.o.Unavailable != "" {
 		l.uartErr, l.acceptAt = b.o.Unavailable, 0
 	}
@@ -186,8 +174,9 @@ func (l *loop) run() error {
 			return wrap("poll", err)
 		}
 		if n <= 0 {
-			// A deadline, or a signal.
-			l.dirty = l.due != never
+			// A deadline, a signal, or bytes that were not moved.
+			l.dirty = l.dirty || l.due != never
+			l.interest()
 			continue
 		}
 		n -= ready(&l.fds[atUART]) + ready(&l.fds[atClient])
@@ -211,8 +200,8 @@ func ready(p *unix.PollFd) int {
 	return 0
 }
 
-// wait is poll(2) until the next deadline. n is 0 or less when nothing
-// happened.
+// wait is poll(2) until the next deadline, and moves plain bytes. n is 0 or less
+// when there is nothing else.
 func (l *loop) wait() (n int, e unix.Errno) {
 	timeout := -1
 	if l.due != never {
@@ -221,46 +210,23 @@ func (l *loop) wait() (n int, e unix.Errno) {
 		timeout = int(max(0, (left+time.Millisecond-1)/time.Millisecond))
 		timeout = min(timeout, 1<<30)
 	}
-	fds := l.fds[:l.used]
-	if l.streak >= rawStreak {
-		window := rawWindow
-		if timeout >= 0 && timeout < window {
-			window = timeout
-		}
-		n, e = rawPoll(fds, window)
-		if n > 0 {
-			return n, 0
-		}
-		if e == unix.EINTR {
-			return 0, 0
-		}
-		if e != 0 {
-			return 0, e
-		}
-		l.streak = 0
-		if timeout >= 0 {
-			if timeout -= window; timeout <= 0 {
-				return 0, 0
-			}
+	s := &l.steady
+	s.used, s.timeout = l.used, timeout
+	move := l.plain()
+	if move {
+		s.rx.budget = l.rx.unsampled()
+		if l.stall.asked { // else the next byte for the radio has it asked
+			s.tx.budget = l.tx.unsampled()
 		}
 	}
-	n, e = sysPoll(fds, timeout)
+	n, e = s.wait(move)
+	if move {
+		l.moved()
+	}
 	if e == unix.EINTR {
 		return 0, 0
 	}
-	if e != 0 {
-		return 0, e
-	}
-	if n > 0 {
-		now := l.now()
-		if now-l.last < rawWindow*time.Millisecond {
-			l.streak++
-		} else {
-			l.streak = 0
-		}
-		l.last = now
-	}
-	return n, 0
+	return n, e
 }
 
 // interest says to poll what can be done next. It is cheap and runs after
@@ -326,7 +292,12 @@ func (l *loop) fromUART() {
 		l.toClient()
 	}
 	l.watch.saw(fromRadio, room[:n])
-	if l.rx.full() && l.port != nil && l.port.Flow() == tty.FlowNone {
+	l.overflow()
+}
+
+// overflow closes a client that the radio's bytes have no room for any more.
+func (l *loop) overflow() {
+	if l.client.fd >= 0 && l.rx.full() && l.port != nil && l.port.Flow() == tty.FlowNone {
 		// INV 2: nothing can hold this radio back.
 		l.n.dropped += uint64(l.rx.len())
 		l.rx.reset()

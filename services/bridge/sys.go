@@ -13,17 +13,24 @@ import (
 // The calls of the data path. None of them can block: every descriptor here is
 // non-blocking, so they go past entersyscall (see the package comment).
 
+//go:nosplit
+//go:norace
 func rawRead(fd int, p []byte) (int, unix.Errno) {
 	n, _, e := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 	return int(n), e
 }
 
+//go:nosplit
+//go:norace
 func rawWrite(fd int, p []byte) (int, unix.Errno) {
 	n, _, e := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 	return int(n), e
 }
 
 // rawSend is rawWrite for a socket, without SIGPIPE.
+//
+//go:nosplit
+//go:norace
 func rawSend(fd int, p []byte) (int, unix.Errno) {
 	n, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
 		unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
@@ -31,6 +38,9 @@ func rawSend(fd int, p []byte) (int, unix.Errno) {
 }
 
 // rawPeek looks at the first bytes of a socket and leaves them there.
+//
+//go:nosplit
+//go:norace
 func rawPeek(fd int, p []byte) (int, unix.Errno) {
 	n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
 		unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)

@@ -8,15 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rawPoll is poll(2) past entersyscall: it holds the P while it waits.
-// milliseconds must be small.
+// rawPoll is poll(2) past entersyscall. Whoever waits with it holds the P,
+// unless entersyscall was called before.
+//
+//go:nosplit
+//go:norace
 func rawPoll(fds []unix.PollFd, milliseconds int) (int, unix.Errno) {
 	n, _, e := unix.RawSyscall(unix.SYS_POLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))), uintptr(len(fds)), uintptr(milliseconds))
-	return int(n), e
-}
-
-// sysPoll is poll(2) as the runtime wants a call that may wait long.
-func sysPoll(fds []unix.PollFd, milliseconds int) (int, unix.Errno) {
-	n, _, e := unix.Syscall(unix.SYS_POLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))), uintptr(len(fds)), uintptr(milliseconds))
 	return int(n), e
 }

@@ -10,18 +10,14 @@ import (
 
 // These architectures, which are workstations here, have ppoll only.
 
+//go:nosplit
+//go:norace
 func rawPoll(fds []unix.PollFd, milliseconds int) (int, unix.Errno) {
-	ts := unix.NsecToTimespec(int64(milliseconds) * 1e6)
-	n, _, e := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))), uintptr(len(fds)), uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
-	return int(n), e
-}
-
-func sysPoll(fds []unix.PollFd, milliseconds int) (int, unix.Errno) {
-	var timeout unsafe.Pointer
-	if milliseconds >= 0 {
-		ts := unix.NsecToTimespec(int64(milliseconds) * 1e6)
-		timeout = unsafe.Pointer(&ts)
+	ts := unix.Timespec{Sec: int64(milliseconds / 1000), Nsec: int64(milliseconds%1000) * 1e6}
+	timeout := unsafe.Pointer(&ts)
+	if milliseconds < 0 {
+		timeout = nil
 	}
-	n, _, e := unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))), uintptr(len(fds)), uintptr(timeout), 0, 0, 0)
+	n, _, e := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))), uintptr(len(fds)), uintptr(timeout), 0, 0, 0)
 	return int(n), e
 }

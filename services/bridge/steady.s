@@ -1,0 +1,2 @@
+// Nothing: with an assembly file in the package the compiler lets steady.go
+// declare functions of the runtime without a body.
