@@ -39,7 +39,12 @@ const (
 func kinds(gw string) []kind {
 	return []kind{
 		{name: ours, command: func(_, device string, port int) ([]string, error) {
-			return []string{gw, "bridge", "-bind", "127.0.0.1", "-port", strconv.Itoa(port), "-device", device, "-baud", "460800", "-flow", "none"}, nil
+			args := []string{gw, "bridge", "-bind", "127.0.0.1", "-port", strconv.Itoa(port), "-device", device, "-baud", "460800", "-flow", "none"}
+			if os.Getuid() == 0 {
+				// A lock in /run of its own: another bridge may run here.
+				args = append([]string{"unshare", "-m", "sh", "-c", `mount -t tmpfs tmpfs /run && exec "$@"`, "sh"}, args...)
+			}
+			return args, nil
 		}},
 		{name: cLoop, command: func(dir, device string, port int) ([]string, error) {
 			return []string{filepath.Join(dir, "loop"), device, strconv.Itoa(port)}, nil
