@@ -17,7 +17,7 @@
 // the open port over. Other goroutines ask for things by posting a function
 // and a byte in a pipe (Status does): the data path pays nothing for being
 // observed, but for the counting of frames behind the
-// write (watch.go): 27 instructions a byte.
+// write (watch.go): 26 instructions a byte.
 //
 // Every descriptor is non-blocking, poll(2) is the only place that waits, and
 // polling is level-triggered, so one read per event is enough. An echoed frame
