@@ -189,7 +189,9 @@ func TestPortStaysOpenOverSessions(t *testing.T) {
 func TestNext(t *testing.T) {
 	const at = 100 * time.Second
 	nobody := client{fd: -1, nth: 9}
-	older := client{fd: 3, nth: 1, peer: netip.MustParseAddrPort("192.0.2.1:5")}
+	older := client{fd: 3, nth: 1, peer: netip.MustParseAddrPort("192.0.2.1:5"), sniffed: true}
+	probe := older // came in by silence, and has said nothing since
+	probe.sniffed = false
 	newer := older
 	newer.nth = 3
 	over := newer
@@ -239,6 +241,9 @@ func TestNext(t *testing.T) {
 		{name: "same host, nobody", n: newcomer{said: isRadio, peer: other}, client: nobody, o: Options{Takeover: "same-host"}, want: promote},
 		{name: "same host, client half-closed", n: newcomer{said: isRadio, peer: other}, client: over, o: Options{Takeover: "same-host"}, want: promote},
 		{name: "never, from the same host", n: newcomer{said: isRadio, peer: same}, client: older, o: Options{Takeover: "never"}, want: refuse, reason: "192.0.2.1:5 has the radio, and BRIDGE_TAKEOVER=never"},
+		{name: "never, from a silent one", n: newcomer{said: isRadio, peer: other}, client: probe, o: Options{Takeover: "never"}, want: promote},
+		{name: "same host, from a silent one", n: newcomer{said: isRadio, peer: other}, client: probe, o: Options{Takeover: "same-host"}, want: promote},
+		{name: "never, other bytes, from a silent one", n: newcomer{said: isOther, peer: other}, client: probe, o: Options{Takeover: "never"}, want: refuse, reason: "does not begin as a radio's client does"},
 		{name: "never, nobody", n: newcomer{said: isRadio}, client: nobody, o: Options{Takeover: "never"}, want: promote},
 		{name: "never, silent", client: older, after: time.Second, o: Options{Takeover: "never"}, want: wait, until: at + 60*time.Second},
 		{name: "newest", n: newcomer{said: isRadio, peer: other}, client: older, o: Options{Takeover: "newest"}, want: promote},

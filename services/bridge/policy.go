@@ -48,6 +48,9 @@ const (
 func (n *newcomer) next(now time.Duration, c *client, o *Options) (a action, until time.Duration, reason string) {
 	lim := &o.Limits
 	client := c.fd >= 0 && !c.halfClosed // who has sent its FIN holds nobody up
+	// BRIDGE_TAKEOVER protects who has shown that it is one, not a probe that
+	// came in by silence.
+	settled := client && c.sniffed
 	switch {
 	case n.said == isSSH:
 		// Whoever has the radio, whoever asks: SSH knows by itself whom to let in.
@@ -67,9 +70,9 @@ func (n *newcomer) next(now time.Duration, c *client, o *Options) (a action, unt
 		// INV 4: the newest wins, also when the bytes of several come at once,
 		// or in another order than their connects.
 		return refuse, 0, "the newer client " + c.peer.String() + " has the radio"
-	case n.said == isRadio && client && o.Takeover == config.TakeoverNever:
+	case n.said == isRadio && settled && o.Takeover == config.TakeoverNever:
 		return refuse, 0, c.peer.String() + " has the radio, and BRIDGE_TAKEOVER=never"
-	case n.said == isRadio && client && o.Takeover == config.TakeoverSameHost && n.peer.Addr() != c.peer.Addr():
+	case n.said == isRadio && settled && o.Takeover == config.TakeoverSameHost && n.peer.Addr() != c.peer.Addr():
 		return refuse, 0, c.peer.String() + " has the radio, and BRIDGE_TAKEOVER=same-host"
 	case n.said.raw():
 		// INV 4: it has shown that it is one, so it wins.

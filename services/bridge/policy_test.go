@@ -432,7 +432,12 @@ func TestForeignAfterSilence(t *testing.T) {
 
 func TestTakeoverPolicy(t *testing.T) {
 	g := start(t, func(_ *gateway, o *Options) { o.Takeover = "never" }).open()
-	first := g.client()
+	probe := g.client() // by silence: what has it keeps it from nobody
+	first := g.dial()
+	write(t, first, []byte{0x1a})
+	ends(t, probe)
+	g.says("client "+probe.LocalAddr().String(), "replaced by "+first.LocalAddr().String())
+	g.radioHears(1)
 	second := g.dial()
 	write(t, second, []byte{0x1a})
 	ends(t, second)

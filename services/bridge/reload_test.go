@@ -226,7 +226,9 @@ func TestSetDoor(t *testing.T) {
 	g := start(t, func(_ *gateway, o *Options) {
 		o.Bind, o.Allow = at, []netip.Prefix{netip.PrefixFrom(at, 32)}
 	}).open()
-	c := g.client()
+	c := g.dial()
+	write(t, c, []byte{0x1a}) // the takeover policy is for who has said something
+	g.active(c)
 	set := func(o Options) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
