@@ -63,6 +63,7 @@ func fakeSystem(t *testing.T) system {
 		{1, 0, "gwinit", "S", 250, 700 << 20, "4100", "1100", "0", "/sbin/init\x00", false},
 		{2, 0, "kthreadd", "S", 0, 0, "", "", "0", "", false},
 		{40, 1, "gwinit", "S", 900, 700 << 20, "3200", "800", "0", "bridge\x00-port\x008888\x00", false},
+		{48, 1, "gw", "S", 100, 700 << 20, "3200", "800", "0", "gw\x00core\x00-x\x00", false},
 		{77, 40, "odd) name (", "R", 12, 1 << 20, "100", "50", "33", "/usr/bin/odd\x00a\x1bb\x00", false},
 		{99, 1, "gone", "Z", 0, 0, "", "", "0", "", true},
 	} {
@@ -97,6 +98,7 @@ func TestPs(t *testing.T) {
     1     0 root  S   4100   1100  0:02.50 /sbin/init
     2     0 root  S      0      0  0:00.00 [kthreadd]
    40     1 root  S   3200    800  0:09.00 bridge -port 8888
+   48     1 root  S   3200    800  0:01.00 gw core -x
    77    40 33    R    100     50  0:00.12 /usr/bin/odd a?b
 `
 	for _, args := range [][]string{nil, {"aux"}, {"-ef"}, {"w"}, {"-A"}} {
@@ -272,13 +274,15 @@ func TestKill(t *testing.T) {
 
 func TestPidof(t *testing.T) {
 	s := fakeSystem(t)
-	for args, want := range map[string]string{"bridge": "40\n", "gwinit": "40 1\n", "-s gwinit": "40\n", "init": "1\n", "bridge init": "40 1\n"} {
+	for args, want := range map[string]string{"bridge": "40\n", "gwinit": "40 1\n", "-s gwinit": "40\n", "init": "1\n", "bridge init": "40 1\n", "core": "48\n", "gw": "48\n"} {
 		if r := run(t, s, "", "pidof", strings.Fields(args)...); r.Out != want || r.Status != 0 {
 			t.Errorf("pidof %s: %+v", args, r)
 		}
 	}
-	if r := run(t, s, "", "pidof", "nobody"); r.Status != 1 || r.Out != "" {
-		t.Errorf("%+v", r)
+	for _, none := range []string{"nobody", "-port", "-x"} {
+		if r := run(t, s, "", "pidof", none); r.Status != 1 || r.Out != "" {
+			t.Errorf("pidof %q: %+v", none, r)
+		}
 	}
 	s.self = 40
 	if r := run(t, s, "", "pidof", "bridge"); r.Status != 1 {

@@ -157,8 +157,9 @@ func (s system) pidof(_ context.Context, std applet.IO, args []string) error {
 }
 
 // named finds the processes whose program is called name: by argv[0], which
-// tells the applets of this binary apart (all of them are the same file), or
-// by the kernel's name. Newest first, without ourselves.
+// tells the applets of this binary apart (all of them are the same file), for
+// "gw NAME", as the services run, by that NAME, or by the kernel's name. Newest
+// first, without ourselves.
 func (s system) named(name string) ([]int, error) {
 	list, err := s.processes()
 	if err != nil {
@@ -170,8 +171,12 @@ func (s system) named(name string) ([]int, error) {
 		if p.pid == s.self {
 			continue
 		}
-		arg0, _, _ := strings.Cut(p.cmdline, " ")
-		if p.comm == name || strings.TrimPrefix(filepath.Base(arg0), "-") == name || arg0 == name {
+		arg0, rest, _ := strings.Cut(p.cmdline, " ")
+		base := strings.TrimPrefix(filepath.Base(arg0), "-")
+		if arg1, _, _ := strings.Cut(rest, " "); base == "gw" && arg1 == name {
+			base = arg1
+		}
+		if p.comm == name || base == name || arg0 == name {
 			pids = append(pids, p.pid)
 		}
 	}
