@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/handoff"
-	"gwinit/internal/logring"
 	"gwinit/internal/notify"
 	"gwinit/internal/reaper"
 )
@@ -429,17 +428,21 @@ func (s *Supervisor) sweep() {
 	}
 }
 
+// crashLines is how far back the beginning of a crash is looked for: one with
+// every goroutine and the registers has some 250 lines.
+const crashLines = 500
+
 // lastWords returns the line that tells most of the end of the process.
 func (s *Supervisor) lastWords(sv *service) string {
 	last := ""
-	for _, l := range slices.Backward(s.o.Ring.Last(sv.Name, logring.TailLines)) {
+	for _, l := range slices.Backward(s.o.Ring.Last(sv.Name, crashLines)) {
 		if l.Seq <= sv.firstLine {
 			break
 		}
 		if last == "" {
 			last = l.Text
 		}
-		if strings.HasPrefix(l.Text, "panic: ") || strings.HasPrefix(l.Text, "fatal error: ") {
+		if beginsCrash(l.Text) {
 			last = l.Text // not the last line of the stacks behind it
 			break
 		}
@@ -448,6 +451,13 @@ func (s *Supervisor) lastWords(sv *service) string {
 		last = strings.ToValidUTF8(last[:notify.MaxStatus], "")
 	}
 	return last
+}
+
+// beginsCrash tells whether a line is the first that Go's runtime prints of a
+// crash; "SIGQUIT: quit" is such a line, too.
+func beginsCrash(line string) bool {
+	name, _, ok := strings.Cut(line, ": ")
+	return ok && (name == "panic" || name == "fatal error" || strings.HasPrefix(name, "SIG") && !strings.Contains(name, " "))
 }
 
 // describe names the way in which a process ended.

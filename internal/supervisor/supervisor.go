@@ -254,7 +254,11 @@ func (s *Supervisor) Call(ctx context.Context, name, method string, params []byt
 	err := s.act(name, func(sv *service) error {
 		switch {
 		case sv.process == nil || sv.NoNotify:
-			return fmt.Errorf("%s %w: it is in state %s", name, ErrNotRunning, sv.state)
+			way := ""
+			if sv.state == Stopped || sv.state == Failed {
+				way = "; gwctl start " + name + " starts it"
+			}
+			return fmt.Errorf("%s %w: it is in state %s%s", name, ErrNotRunning, sv.state, way)
 		case len(sv.calls) >= maxCalls:
 			return fmt.Errorf("%s %w", name, ErrBusy)
 		}

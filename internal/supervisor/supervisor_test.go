@@ -939,5 +939,13 @@ func TestLastWordsOfAPanic(t *testing.T) {
 		if got := b.service("s").LastExit; got != "exit status 2 after 0s" {
 			t.Errorf("words of an earlier process: %q", got)
 		}
+		b.restartsIn("s")
+		// With all goroutines, and registers at the end: more than a tail keeps.
+		b.ring.Append("s", "SIGQUIT: quit\nPC=0x3b3b0 m=0 sigcode=0\n"+strings.Repeat("\tpc=0x13d12b +0x3e4\n", 2*logring.TailLines)+"lo   0x0 hi 0x0")
+		b.l.Process("s").Exit(2)
+		b.want("s", supervisor.Backoff)
+		if got := b.service("s").LastExit; got != "exit status 2 after 0s: SIGQUIT: quit" {
+			t.Errorf("a crash with registers: %q", got)
+		}
 	})
 }
