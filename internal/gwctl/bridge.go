@@ -38,7 +38,7 @@ func bridge(e *env, f *flag.FlagSet) func([]string) error {
 	f.BoolVar(&o.tap.ash, "ash", false, "")
 	f.BoolVar(&o.tap.spinel, "spinel", false, "")
 	f.StringVar(&o.tap.pcap, "pcap", "", "")
-	f.DurationVar(&o.tap.limit, "for", 0, "")
+	timeFlag(f, &o.tap.limit, "for")
 	return func(args []string) error {
 		switch {
 		case len(args) == 0 && o.tap == tapOptions{}:

@@ -342,7 +342,7 @@ func TestBridgeUsage(t *testing.T) {
 		"bridge tap -ash -spinel":        "exclude each other",
 		"bridge tap -pcap x -json":       "exclude each other",
 		"bridge tap -for -1s":            "a time such as",
-		"bridge tap -for soon":           "soon",
+		"bridge tap -for soon":           "it is no time, such as 30s or 2m; see gwctl bridge -h",
 		"bridge tap -hex -spinel -for=1": "for",
 	} {
 		if status, _, errs := call(t.Context(), strings.Fields(args)...); status != 2 || !strings.Contains(errs, want) {

@@ -62,7 +62,13 @@ func Command(version string, dial Dialer, local ...Local) applet.Applet {
 		Usage:   usage + usageOf(local),
 		Run: func(ctx context.Context, std applet.IO, args []string) error {
 			e := &env{ctx: ctx, std: std, version: version, dial: dial, local: local, socket: defaultSocket}
-			return e.run(args)
+			err := e.run(args)
+			var u applet.UsageError
+			if e.name != "" && errors.As(err, &u) {
+				fmt.Fprintf(std.Err, "gwctl: %v; see gwctl %s -h\n", err, e.name)
+				return applet.Exit(2)
+			}
+			return err
 		},
 	}
 }
@@ -282,6 +288,16 @@ func (e *env) flagSet() *flag.FlagSet {
 	f.BoolVar(&e.json, "json", e.json, "")
 	f.StringVar(&e.socket, "socket", e.socket, "")
 	return f
+}
+
+// timeFlag adds an option that takes a time.
+func timeFlag(f *flag.FlagSet, d *time.Duration, name string) {
+	f.Func(name, "", func(s string) (err error) {
+		if *d, err = time.ParseDuration(s); err != nil {
+			return errors.New("it is no time, such as 30s or 2m")
+		}
+		return nil
+	})
 }
 
 // interspersed parses flags wherever they stand, up to a "--".

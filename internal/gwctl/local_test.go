@@ -43,8 +43,8 @@ func TestLocalCommand(t *testing.T) {
 		},
 		{name: "a value that looks like an option", args: []string{"config", "set", "A", "--", "-json"}, fail: applet.Exit(3), want: []string{"set", "A", "-json"}, code: 3},
 		{name: "an exit status", args: []string{"-json", "config", "check"}, fail: applet.Exit(1), want: []string{"check"}, json: true, code: 1},
-		{name: "a wrong command line", args: []string{"-json", "config"}, fail: applet.Usagef("what?"), json: true, code: 2, errs: "gwctl: what?; see gwctl -h\n"},
-		{name: "socket without a path", args: []string{"config", "list", "-socket"}, want: []string{"none"}, code: 2, errs: "gwctl: flag needs an argument: -socket; see gwctl -h\n"},
+		{name: "a wrong command line", args: []string{"-json", "config"}, fail: applet.Usagef("what?"), json: true, code: 2, errs: "gwctl: what?; see gwctl config -h\n"},
+		{name: "socket without a path", args: []string{"config", "list", "-socket"}, want: []string{"none"}, code: 2, errs: "gwctl: flag needs an argument: -socket; see gwctl config -h\n"},
 		{name: "help", args: []string{"config", "-h"}, want: []string{"none"}, out: "usage: config VERB\n"},
 		{name: "help of it", args: []string{"help", "config"}, want: []string{"none"}, out: "usage: config VERB\n"},
 	} {

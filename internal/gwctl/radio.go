@@ -39,13 +39,14 @@ const radioMore = `  release     have the bridge leave the radio's UART to anoth
 
 // radio shows the radio and who has it, and moves it.
 func radio(e *env, f *flag.FlagSet) func([]string) error {
-	limit := f.Duration("for", 0, "")
+	var limit time.Duration
+	timeFlag(f, &limit, "for")
 	return func(args []string) error {
 		verb := ""
 		if len(args) > 0 {
 			verb, args = args[0], args[1:]
 		}
-		if *limit != 0 && verb != "release" {
+		if limit != 0 && verb != "release" {
 			return applet.Usagef("radio: -for goes with release only")
 		}
 		switch {
@@ -64,7 +65,7 @@ func radio(e *env, f *flag.FlagSet) func([]string) error {
 			}
 			return e.showRadio(st)
 		case "release":
-			return e.radioRelease(*limit)
+			return e.radioRelease(limit)
 		case "take":
 			return e.radioTake()
 		}

@@ -100,7 +100,7 @@ func TestRadioVerbs(t *testing.T) {
 		{"take refused", []string{"take", "-json"}, "error: not running", 1, "take ", `{"error":{"code":"failed","message":"not running"}}` + "\n", ""},
 		{"take for a time", []string{"take", "-for", "1m"}, "", 2, "", "", "-for goes with release only"},
 		{"release what", []string{"release", "it"}, "", 2, "", "", `no argument "it"`},
-		{"no time", []string{"release", "-for", "long"}, "", 2, "", "", "long"},
+		{"no time", []string{"release", "-for", "long"}, "", 2, "", "", "it is no time, such as 30s or 2m; see gwctl radio -h"},
 		{"unknown verb", []string{"give"}, "", 2, "", "", `no verb "give"`},
 		{"no mode", []string{"mode"}, "", 2, "", "", "zigbee or otbr"},
 		{"unknown mode", []string{"mode", "matter"}, "", 2, "", "", "zigbee or otbr"},
