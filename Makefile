@@ -41,7 +41,7 @@ GOTOOL   := go tool -modfile=tools/go.mod
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' Makefile | sort | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | LC_ALL=C sort | expand -t 17
 
 build:
 	@mkdir -p build
