@@ -136,7 +136,7 @@ func (c command) get(names []string) error {
 	return c.show(items, nil)
 }
 
-// notRead is said of a setting with Later.
+// notRead is said of a setting with Later when it is changed.
 const notRead = "kept for a later version: nothing reads it yet"
 
 func (c command) show(items []Item, warnings []Warning) error {
@@ -154,7 +154,7 @@ func (c command) show(items []Item, warnings []Warning) error {
 		}
 		values := i.Values
 		if i.Later {
-			values += " (" + notRead + ")"
+			values += " (not used yet)"
 		}
 		if _, err := fmt.Fprintf(c.std.Out, "%s %-26s %-24s # %s\n", mark, i.Name, i.Value, values); err != nil {
 			return err

@@ -374,7 +374,7 @@ func TestRun(t *testing.T) {
 			`"file":"/userdata/etc/radio.conf","key":"FIRMWARE_BAUD","values":"1200 to 4000000: what the radio's firmware talks","restart":["bridge"]}]` + "\n"},
 		{
 			name: "get what nothing reads", args: []string{"get", "leds.MODE", "hostname"},
-			out: "  leds.MODE                  bright                   # off, dim, bright (kept for a later version: nothing reads it yet)\n" +
+			out: "  leds.MODE                  bright                   # off, dim, bright (not used yet)\n" +
 				"  hostname                   rtl8196e-gw              # letters, digits and '-'\n",
 			json: `[{"name":"leds.MODE","value":"bright","set":false,"file":"/userdata/etc/leds.conf","key":"MODE","values":"off, dim, bright","later":true},` +
 				`{"name":"hostname","value":"rtl8196e-gw","set":false,"file":"/userdata/etc/hostname","values":"letters, digits and '-'","restart":["core"]}]` + "\n",
@@ -531,7 +531,7 @@ func TestRunList(t *testing.T) {
 	}
 	for line := range strings.Lines(out.String()) {
 		waits := strings.Contains(line, " leds.") || strings.Contains(line, " netwatch.") || strings.Contains(line, " ntp.")
-		if waits != strings.Contains(line, "kept for a later version: nothing reads it yet") {
+		if waits != strings.Contains(line, " (not used yet)") {
 			t.Errorf("list: %s", line)
 		}
 	}
