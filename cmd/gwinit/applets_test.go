@@ -34,7 +34,7 @@ func TestEveryApplet(t *testing.T) {
 			t.Errorf("%s %s: status %d, printed %q and %q", a.Name, help, status, out.String(), errOut.String())
 		}
 	}
-	for _, must := range strings.Fields(`bridge core userdata gwctl boothold reboot poweroff halt sh ls cat cp mv rm mkdir chmod find grep
+	for _, must := range strings.Fields(`help bridge core userdata gwctl boothold reboot poweroff halt sh ls cat cp mv rm mkdir chmod find grep
 		ps top free df dmesg mount umount kill ping ip netstat hexdump tar gzip devmem watch tail date sync`) {
 		if !seen[must] {
 			t.Errorf("there is no applet %s", must)
@@ -63,6 +63,8 @@ func TestDispatch(t *testing.T) {
 		{"by argv[1]", []string{"gw", "false"}, 1},
 		{"by another name of the binary", []string{"gwinit.test", "true"}, 0},
 		{"unknown", []string{"gw", "no-such-applet"}, 127},
+		{"help", []string{"help"}, 0},
+		{"help of one", []string{"gw", "help", "ls"}, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := dispatch(tt.argv[0], tt.argv[1:]); got != tt.want {

@@ -44,8 +44,7 @@ func dispatch(name string, args []string) int {
 	a, ok := table.Find(name)
 	if !ok { // called by the binary's own name: the applet is the first argument
 		if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
-			fmt.Fprintf(std.Out, "gw %s: one of these, as `gw NAME ...` or by its own name; NAME -h tells more\n\n", version)
-			table.List(std.Out)
+			list(std)
 			return 0
 		}
 		switch args[0] {
