@@ -186,6 +186,21 @@ func TestPortStaysOpenOverSessions(t *testing.T) {
 	}
 }
 
+func TestBefore(t *testing.T) {
+	const now = 10 * time.Second
+	for left, want := range map[time.Duration]string{
+		never:                       ", the first",
+		now - 1500*time.Millisecond: ", 2s after the last one left",
+		now - 20*time.Millisecond:   ", 20ms after the last one left",
+		now + time.Millisecond:      ", 0s after the last one left",
+	} {
+		l := loop{leftAt: left}
+		if got := l.before(now); got != want {
+			t.Errorf("left at %v: %q, want %q", left, got, want)
+		}
+	}
+}
+
 func TestNext(t *testing.T) {
 	const at = 100 * time.Second
 	nobody := client{fd: -1, nth: 9}

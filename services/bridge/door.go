@@ -243,7 +243,8 @@ func (l *loop) closed() string {
 func (l *loop) before(now time.Duration) string {
 	s := ", the first"
 	if l.leftAt != never {
-		s = ", " + span(now-l.leftAt) + " after the last one left"
+		// Who is replaced leaves a little after the decision that was made now.
+		s = ", " + span(max(0, now-l.leftAt)) + " after the last one left"
 	}
 	if l.drainedNow > 0 {
 		s += "; " + strconv.FormatUint(l.drainedNow, 10) + " older bytes from the radio discarded"
