@@ -132,7 +132,8 @@ func lastWords(s api.Service) string {
 		return s.Status
 	case s.State == "starting" || s.State == "waiting":
 		return s.Status
-	case s.Restarts > 0 && s.State == "running" && s.LastExit != "":
+	case s.Restarts > 0 && s.State == "running" && s.LastExit != "" && !strings.HasPrefix(s.LastExit, "exit status 0 "):
+		// An orderly end was asked for, and its last words are of another day.
 		return "the one before: " + s.LastExit
 	}
 	return ""

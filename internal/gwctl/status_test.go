@@ -236,3 +236,22 @@ func TestFormat(t *testing.T) {
 		t.Errorf("wrap = %q", got)
 	}
 }
+
+func TestLastWords(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		s    api.Service
+		want string
+	}{
+		{api.Service{State: "running", Restarts: 1, LastExit: "exit status 2 after 14s: SIGQUIT: quit"}, "the one before: exit status 2 after 14s: SIGQUIT: quit"},
+		{api.Service{State: "running", Restarts: 1, LastExit: "exit status 0 after 1.2s: /dev/ttyS1 is open"}, ""},
+		{api.Service{State: "running", Restarts: 0, LastExit: "exit status 2 after 14s"}, ""},
+		{api.Service{State: "backoff", LastExit: "exit status 0 after 1.2s: enough"}, "exit status 0 after 1.2s: enough"},
+		{api.Service{State: "failed", Status: "no such device"}, "no such device"},
+		{api.Service{State: "stopped", LastExit: "exit status 2"}, ""},
+	} {
+		if got := lastWords(tt.s); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.s, got, tt.want)
+		}
+	}
+}
