@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/applet"
+	"gwinit/internal/time64"
 	"gwinit/internal/tools/opt"
 	"gwinit/internal/tools/zone"
 )
@@ -322,8 +323,7 @@ func keep(dst string, fi fs.FileInfo) error {
 			return pathErr("chmod", dst, err)
 		}
 	}
-	when := unix.NsecToTimespec(fi.ModTime().UnixNano())
-	return pathErr("utimes", dst, unix.UtimesNanoAt(unix.AT_FDCWD, dst, []unix.Timespec{when, when}, unix.AT_SYMLINK_NOFOLLOW))
+	return pathErr("utimes", dst, time64.SetFileTimes(dst, fi.ModTime(), fi.ModTime()))
 }
 
 func (c *copier) copyDir(src, dst string) error {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/applet"
+	"gwinit/internal/time64"
 	"gwinit/internal/tools/opt"
 	"gwinit/internal/tools/zone"
 )
@@ -179,11 +180,7 @@ func parseTime(s string, now time.Time) (time.Time, error) {
 
 // setClock steps CLOCK_REALTIME; the monotonic clock is not touched (INV 13).
 func setClock(t time.Time) error {
-	ts := unix.NsecToTimespec(t.UnixNano())
-	if int64(ts.Sec) != t.Unix() {
-		return fmt.Errorf("%s is beyond this kernel's clock", t.Format(time.DateTime))
-	}
-	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &ts); err != nil {
+	if err := time64.SetRealtime(t); err != nil {
 		return fmt.Errorf("set the clock: %w", err)
 	}
 	return nil
