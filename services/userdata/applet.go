@@ -6,11 +6,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gwinit/internal/api"
 	"gwinit/internal/applet"
 	"gwinit/internal/notify"
+	"gwinit/internal/savedtime"
+	"gwinit/internal/seed"
+	"gwinit/internal/time64"
 )
 
 // verbMount is the argument of the process that may be left behind.
@@ -43,11 +50,30 @@ func command(root string, std applet.IO, args []string) error {
 		}
 		return errors.Join(report(root, conn, std.Err), conn.Close())
 	case len(args) == 1 && args[0] == verbMount:
-		return work(root, kernel{}, std.Out)
+		signal.Ignore(unix.SIGPIPE) // after the deadline nobody reads, and there is more to do
+		u, err := work(root, kernel{}, std.Out)
+		if u.State == Mounted {
+			// Nobody waits for this any more: the line above ended the step.
+			err = errors.Join(err, recall(root, seed.System{}, time64.SetRealtime, std.Err))
+		}
+		return err
 	case len(args) == 1 && args[0] == "skip":
 		return replaceVerdict(root, api.Userdata{State: Skipped, Reason: "this boot was asked to do without"})
 	}
 	return applet.Usagef("mount, skip or nothing")
+}
+
+// recall gives the kernel what the last boot left for this one: entropy and the
+// time.
+func recall(root string, pool seed.Kernel, set func(time.Time) error, log io.Writer) error {
+	var errs []error
+	for _, text := range []string{seed.Load(root, pool), savedtime.Restore(root, time.Now(), set)} {
+		if text != "" {
+			_, err := fmt.Fprintln(log, text)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // report has the work done by a process of its own and passes its verdict on.

@@ -192,13 +192,13 @@ func (kernel) Statfs(path string) (magic int64, totalKiB, freeKiB uint64, err er
 func (kernel) Sleep(d time.Duration) { time.Sleep(d) }
 
 // work is the process that may be left behind.
-func work(root string, sys System, out io.Writer) error {
+func work(root string, sys System, out io.Writer) (api.Userdata, error) {
 	u := Mount(root, sys)
 	if err := replaceVerdict(root, u); err != nil {
-		return err
+		return u, err
 	}
 	_, err := io.WriteString(out, Text(u)+"\n")
-	return err
+	return u, err
 }
 
 func rooted(root string) string {

@@ -18,6 +18,9 @@ import (
 
 	"gwinit/internal/api"
 	"gwinit/internal/applet"
+	"gwinit/internal/savedtime"
+	"gwinit/internal/seed"
+	"gwinit/internal/seed/seedtest"
 	"gwinit/services/userdata/userdatatest"
 )
 
@@ -420,7 +423,8 @@ func TestSupervise(t *testing.T) {
 		root := box(t, image)
 		put(t, filepath.Join(root, VerdictPath), []byte("old"))
 		text, err := supervise(root, func(out *os.File) error {
-			return work(root, &userdatatest.System{}, out)
+			_, err := work(root, &userdatatest.System{}, out)
+			return err
 		}, time.Minute)
 		if text != "mounted (/dev/mtd3)" || err != nil {
 			t.Errorf("%q, %v", text, err)
@@ -461,7 +465,7 @@ func TestSupervise(t *testing.T) {
 			t.Errorf("verdict %+v, %v", u, err)
 		}
 		// Nobody reads the pipe any more; the verdict is put right all the same.
-		if err := work(root, &userdatatest.System{}, left); err == nil {
+		if _, err := work(root, &userdatatest.System{}, left); err == nil {
 			t.Error("writing to nobody succeeded")
 		}
 		if u, err := ReadVerdict(root); u.State != Mounted || err != nil {
@@ -498,5 +502,30 @@ func TestCommand(t *testing.T) {
 	var usage applet.UsageError
 	if err := command(root, std, []string{"format"}); !errors.As(err, &usage) {
 		t.Errorf("error = %v, want a usage error", err)
+	}
+}
+
+// Both things that the last boot left are given to this one.
+func TestRecall(t *testing.T) {
+	root := box(t, nil)
+	if err := os.Mkdir(filepath.Join(root, "userdata/etc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	noon := time.Date(2096, 1, 4, 12, 0, 0, 0, time.UTC) // ahead of the machine's clock, which is not set
+	put(t, filepath.Join(root, seed.Path), bytes.Repeat([]byte{'s'}, seed.Bytes))
+	if err := savedtime.Save(root, noon); err != nil {
+		t.Fatal(err)
+	}
+	pool := &seedtest.Kernel{}
+	var set time.Time
+	var log bytes.Buffer
+	if err := recall(root, pool, func(to time.Time) error { set = to; return nil }, &log); err != nil {
+		t.Fatal(err)
+	}
+	if len(pool.Credited) != 1 || !set.Equal(noon) {
+		t.Errorf("%d seeds counted, set to %v", len(pool.Credited), set)
+	}
+	if want := "entropy: saved seed counted\nclock: set to the saved time, 2096-01-04 12:00:00 UTC\n"; log.String() != want {
+		t.Errorf("log %q, want %q", log.String(), want)
 	}
 }
