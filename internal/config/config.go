@@ -136,7 +136,8 @@ type Netwatch struct {
 
 // NTP is ntp.conf.
 type NTP struct {
-	Servers []string // names or addresses, never empty
+	Servers []string // as SplitServer reads them, never empty
+	Set     bool     // Servers are ntp.conf's; false: it names none, and they are the public pool's
 }
 
 // Gateway is gateway.conf.
@@ -188,6 +189,13 @@ func LoadRadio(root string, b rtl8196e.Board) (Radio, []Warning) {
 func LoadNetwork(root string) (Network, []Warning) {
 	l := loader{root: root}
 	n := l.network()
+	return n, l.warnings
+}
+
+// LoadNTP reads ntp.conf.
+func LoadNTP(root string) (NTP, []Warning) {
+	l := loader{root: root}
+	n := l.ntp()
 	return n, l.warnings
 }
 

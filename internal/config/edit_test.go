@@ -87,7 +87,7 @@ func TestSet(t *testing.T) {
 		{
 			"time servers", fileNTP, "# mine\nserver a # first\nserver b\nfoo\n",
 			[]Assignment{{"ntp.server", "c d"}},
-			"# mine\nserver c\nserver d\nfoo\n", "",
+			"# mine\nserver c\nserver d\nfoo\n", "core",
 		},
 		{"the next boot", fileGateway, "-", []Assignment{{"GW_LOG_KIB", "128"}}, "GW_LOG_KIB=128\n", "boot"},
 	}
@@ -410,10 +410,10 @@ func TestRun(t *testing.T) {
 			json: `{"changed":["radio.FIRMWARE_BAUD"],"restarted":[],"left":[{"service":"bridge","state":"stopped"}]}` + "\n",
 		},
 		{
-			name: "set what nothing reads", args: []string{"set", "ntp.server=192.168.1.1", "netwatch.ENABLED=1"},
-			out: "ntp.server changed in /userdata/etc/ntp.conf\nntp.server: kept for a later version: nothing reads it yet\n" +
+			name: "set what nothing reads", args: []string{"set", "leds.MODE=dim", "netwatch.ENABLED=1"},
+			out: "leds.MODE changed in /userdata/etc/leds.conf\nleds.MODE: kept for a later version: nothing reads it yet\n" +
 				"netwatch.ENABLED changed in /userdata/etc/netwatch.conf\nnetwatch.ENABLED: kept for a later version: nothing reads it yet\n",
-			json: `{"changed":["ntp.server","netwatch.ENABLED"],"restarted":[],"later":["ntp.server","netwatch.ENABLED"]}` + "\n",
+			json: `{"changed":["leds.MODE","netwatch.ENABLED"],"restarted":[],"later":["leds.MODE","netwatch.ENABLED"]}` + "\n",
 		},
 		{
 			name: "set what is read at every use", args: []string{"set", "TZ=CET-1"}, out: "TZ changed in /userdata/etc/TZ\n",
@@ -530,7 +530,7 @@ func TestRunList(t *testing.T) {
 		t.Errorf("list:\n%s", out.String())
 	}
 	for line := range strings.Lines(out.String()) {
-		waits := strings.Contains(line, " leds.") || strings.Contains(line, " netwatch.") || strings.Contains(line, " ntp.")
+		waits := strings.Contains(line, " leds.") || strings.Contains(line, " netwatch.")
 		if waits != strings.Contains(line, " (not used yet)") {
 			t.Errorf("list: %s", line)
 		}

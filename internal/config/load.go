@@ -718,12 +718,13 @@ func (l *loader) ntp() NTP {
 			l.warn(Warning{File: fileNTP, Line: line, Key: keyServer, Value: strings.Join(f[1:], " "), Problem: "names no server"})
 		case len(n.Servers) == maxServers:
 			l.warn(Warning{File: fileNTP, Line: line, Key: keyServer, Value: f[1], Problem: "more than 8 servers", Used: "the first 8"})
+			n.Set = true
 			return n
 		default:
 			n.Servers = append(n.Servers, f[1])
 		}
 	}
-	if len(n.Servers) == 0 {
+	if n.Set = len(n.Servers) > 0; !n.Set {
 		n.Servers = defaultServers()
 	}
 	return n
@@ -736,11 +737,28 @@ const maxServers = 8
 func defaultServers() []string { return []string{"0.pool.ntp.org", "1.pool.ntp.org"} }
 
 func isServer(s string) bool {
-	if isName(strings.TrimSuffix(s, "."), 253) {
-		return true
+	_, _, ok := SplitServer(s)
+	return ok
+}
+
+// SplitServer reads a time server: a name, an IPv4 address or an IPv6 address,
+// with :PORT behind it if it is not NTP's (the IPv6 address in [] then). port
+// is 0 without one.
+func SplitServer(s string) (host string, port uint16, ok bool) {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return a.String(), 0, true
 	}
-	_, err := netip.ParseAddr(s)
-	return err == nil
+	if a, err := netip.ParseAddrPort(s); err == nil {
+		return a.Addr().String(), a.Port(), a.Port() != 0
+	}
+	host, number, with := strings.Cut(s, ":")
+	n := 0
+	if with {
+		if n, ok = parseInt(number, 1, 65535); !ok {
+			return "", 0, false
+		}
+	}
+	return host, uint16(n), isName(strings.TrimSuffix(host, "."), 253)
 }
 
 // passwd reads name:hash:uid:gid:comment:home:shell lines.

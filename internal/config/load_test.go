@@ -488,20 +488,22 @@ func TestOthers(t *testing.T) {
 		},
 		{
 			"NTP",
-			map[string]string{fileNTP: "# mine\nserver 192.168.1.1 iburst\npool time.example.\n"},
+			map[string]string{fileNTP: "# mine\nserver 192.168.1.1 iburst\npool time.example.\nserver fd00::1\nserver [fd00::1]:1123\nserver a:123\n"},
 			func(c Config) any { return c.NTP.Servers },
-			[]string{"192.168.1.1", "time.example."},
+			[]string{"192.168.1.1", "time.example.", "fd00::1", "[fd00::1]:1123", "a:123"},
 			nil,
 		},
 		{
 			"NTP bad",
-			map[string]string{fileNTP: "server\nserver a_b/c\ndriftfile /x\n"},
+			map[string]string{fileNTP: "server\nserver a_b/c\ndriftfile /x\nserver a:0\nserver a:b:1\n"},
 			func(c Config) any { return c.NTP.Servers },
 			[]string{"0.pool.ntp.org", "1.pool.ntp.org"},
 			[]string{
 				fileNTP + ":1: server: names no server",
 				fileNTP + `:2: server="a_b/c": names no server`,
 				fileNTP + ":3: \"driftfile /x\": not a line `server NAME`",
+				fileNTP + `:4: server="a:0": names no server`,
+				fileNTP + `:5: server="a:b:1": names no server`,
 			},
 		},
 		{

@@ -84,7 +84,7 @@ func Settings() []Setting {
 		{"hostname", "letters, digits and '-'", fileHostname, "", core, false, func(c c, _ brd) string { return c.Hostname }},
 		{nameMAC, "aa:bb:cc:dd:ee:ff; made once when absent", fileMAC, "", core, false, func(c c, _ brd) string { return formatMAC(c.Network.MAC) }},
 		{"TZ", "a POSIX time zone, such as CET-1CEST,M3.5.0,M10.5.0/3", fileTZ, "", nil, false, func(c c, _ brd) string { return c.TZ }},
-		{"ntp.server", "names or addresses between blanks", fileNTP, keyServer, nil, later, func(c c, _ brd) string { return strings.Join(c.NTP.Servers, " ") }},
+		{"ntp.server", "names or addresses between blanks, each with :PORT if it needs one", fileNTP, keyServer, core, false, func(c c, _ brd) string { return strings.Join(c.NTP.Servers, " ") }},
 
 		{"leds.MODE", "off, dim, bright", fileLEDs, "MODE", nil, later, func(c c, _ brd) string { return c.LEDs.Mode }},
 
