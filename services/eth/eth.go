@@ -23,6 +23,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -57,6 +58,9 @@ type Options struct {
 	Userdata func() bool
 	// Uptime is CLOCK_MONOTONIC, which a restart does not set back (INV 13).
 	Uptime func() time.Duration
+	// Changed is called when the link came up, or with another address or
+	// another choice of time servers. It must not block, nor call the Service.
+	Changed func()
 	// Log takes one event, a line without its end.
 	Log func(string)
 }
@@ -89,6 +93,7 @@ type setup struct {
 	routes        []netdev.Route
 	gateway       netip.Addr
 	dns           []netip.Addr
+	ntp           []netip.Addr
 	search        []string
 	server        netip.Addr
 	mtu           int // 0: the interface's own
@@ -114,6 +119,9 @@ func New(opt Options) *Service {
 	}
 	if opt.Uptime == nil {
 		opt.Uptime = uptime
+	}
+	if opt.Changed == nil {
+		opt.Changed = func() {}
 	}
 	if opt.Log == nil {
 		opt.Log = func(line string) { fmt.Fprintln(os.Stderr, line) }
@@ -315,6 +323,7 @@ func (s *Service) moved(before, now netdev.Link, client *dhcp.Client) {
 			speed = fmt.Sprintf(", %d Mbit/s", now.SpeedMbit)
 		}
 		s.opt.Log(now.Name + ": link up" + speed)
+		s.opt.Changed()
 		if client != nil {
 			client.Carrier(true)
 		}
@@ -387,6 +396,9 @@ func (s *Service) applyLocked(to setup) {
 	errs = append(errs, k.SetRoutes(index, to.routes))
 	errs = append(errs, s.writeFiles(to))
 	s.note(errors.Join(errs...))
+	if to.addr.IsValid() && (to.addr != from.addr || to.state != from.state || !slices.Equal(to.ntp, from.ntp)) {
+		s.opt.Changed()
+	}
 }
 
 // note remembers a failure for again, and logs it unless it is the last one's
@@ -415,6 +427,15 @@ func (s *Service) again() time.Duration {
 		return time.Until(s.retryAt)
 	}
 	return lookEvery
+}
+
+// NTP tells whether there is a link with an IPv4 address, which a network with
+// nothing but IPv6 has as well, from eth0.bak, and the time servers that the
+// DHCP server names (option 42). It is safe for concurrent use.
+func (s *Service) NTP() (up bool, servers []netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link.Carrier && s.cur.addr.IsValid(), s.cur.ntp
 }
 
 // Status returns what there is now. It is safe for concurrent use.

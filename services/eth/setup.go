@@ -29,7 +29,7 @@ var publicDNS = netip.AddrFrom4([4]byte{8, 8, 8, 8})
 
 // leased makes the configuration of a lease.
 func leased(l dhcp.Lease) setup {
-	to := setup{method: "dhcp", state: "bound", addr: l.Addr, dns: l.DNS, search: l.Search, server: l.Server, mtu: l.MTU}
+	to := setup{method: "dhcp", state: "bound", addr: l.Addr, dns: l.DNS, ntp: l.NTP, search: l.Search, server: l.Server, mtu: l.MTU}
 	if l.Duration != dhcp.Infinite {
 		to.expires = l.Acquired.Add(l.Duration)
 	}
