@@ -18,6 +18,7 @@ packages() {
 	test)
 		echo openssh-client nmap qemu-user dnsmasq-base iproute2 util-linux procps mtd-utils squashfs-tools gcc libc6-dev git
 		echo avahi-daemon avahi-utils dbus-daemon bind9-dnsutils
+		echo libcap2 libedit2 libgnutls30 libnettle8 libseccomp2 # chronyd's, see below
 		;;
 	# The bridge's peers in its benchmark, and what compiles the C one.
 	bench) echo ser2net socat gcc libc6-dev gcc-mips-linux-gnu mtd-utils util-linux ;;
@@ -39,8 +40,29 @@ packages() {
 	exit 2
 }
 
+# A time server for the unit tests. It is unpacked and not installed: it would
+# take the machine's own time service's place, and set the clock.
+unpack_chrony() {
+	at=${XDG_CACHE_HOME:-$HOME/.cache}/gwinit/chrony
+	[ ! -x "$at/usr/sbin/chronyd" ] || return 0
+	command -v dpkg-deb >/dev/null && command -v apt-get >/dev/null || {
+		echo "deps.sh: no Debian system; unpack its package chrony into $at" >&2
+		return 1
+	}
+	dir=$(mktemp -d)
+	if ! { (cd "$dir" && apt-get download chrony) && dpkg-deb -x "$dir"/chrony_*.deb "$dir/x" &&
+		mkdir -p "$at" && cp -R "$dir/x/." "$at/"; } >"$dir/log" 2>&1; then
+		tail -5 "$dir/log" >&2
+		echo "deps.sh: that failed: apt-get download chrony, and unpack it into $at; apt-get update first?" >&2
+		rm -rf "$dir"
+		return 1
+	fi
+	rm -rf "$dir"
+}
+
 wanted=
 for group in "$@"; do
+	[ "$group" != test ] || unpack_chrony
 	list=$(packages "$group")
 	wanted="$wanted $list"
 done
