@@ -112,6 +112,7 @@ type Status struct {
 	Memory   Memory    `json:"memory"`
 	Userdata Userdata  `json:"userdata"`
 	Network  *Network  `json:"network,omitempty"` // absent: core does not answer
+	Clock    *Clock    `json:"clock,omitempty"`   // absent: core does not answer
 	Radio    Radio     `json:"radio"`
 	Bridge   *Bridge   `json:"bridge,omitempty"` // absent: the bridge does not answer
 	Services []Service `json:"services"`
@@ -147,6 +148,26 @@ const BootSafe = "safe"
 
 // EnvBootMode is the variable that tells a service the BootMode.
 const EnvBootMode = "GW_BOOT_MODE"
+
+// States of Clock.
+const (
+	ClockUnknown = "unknown" // it started in 1970 and nobody has set it
+	ClockNear    = "near"    // set from the saved time, or by hand: good for logs and certificates
+	ClockSynced  = "synced"  // kept by time servers; the kernel says so to every process (adjtimex)
+)
+
+// Clock is what core's clock service answers to the method "clock".
+type Clock struct {
+	State   string  `json:"state"`
+	Source  string  `json:"source,omitempty"`        // the server that was believed last
+	Stratum int     `json:"stratum,omitempty"`       // its distance from a reference clock, 1 to 15
+	Offset  float64 `json:"offsetSeconds,omitempty"` // what the clock was behind by then
+	Error   float64 `json:"errorSeconds,omitempty"`  // what it may have been wrong by after that, at most
+	Since   float64 `json:"sinceSeconds,omitempty"`  // since then
+	Asked   int     `json:"asked,omitempty"`         // servers, in that round
+	Agree   int     `json:"agree,omitempty"`         // of them, those that can be right together
+	Problem string  `json:"problem,omitempty"`       // why there is nothing newer
+}
 
 // Network is what core's eth service answers to the method "status".
 type Network struct {

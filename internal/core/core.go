@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
@@ -26,14 +27,21 @@ type announcer interface {
 	Reload()
 }
 
+// timekeeper is services/clock, or nothing where it is left out.
+type timekeeper interface {
+	Run(ctx context.Context) error
+	NetworkChanged()
+	Status() api.Clock
+}
+
 // Applet is the process, as PID 1 starts it. version is that of the firmware.
 func Applet(version string) applet.Applet {
 	return applet.Applet{
 		Name: "core", Group: applet.Service,
-		Summary: "the rarely active services in one process: eth, mdns",
+		Summary: "the rarely active services in one process: eth, mdns, clock",
 		Usage: `core
-Brings the network up, keeps it up and announces the gateway on it. gwinit
-starts it; it takes no options.`,
+Brings the network up, keeps it up, announces the gateway on it and keeps the
+clock by time servers. gwinit starts it; it takes no options.`,
 		Run: func(ctx context.Context, _ applet.IO, args []string) error {
 			if len(args) > 0 {
 				return applet.Usagef("core takes no arguments")
@@ -45,16 +53,24 @@ starts it; it takes no options.`,
 	}
 }
 
+// gcPercent keeps this process's garbage below half a MiB: what it allocates at
+// a start (DHCP, names, records) would else stay, as the kernel of these boards
+// takes no memory back, and collecting it rarely costs little.
+const gcPercent = 10
+
 func run(ctx context.Context, version string) error {
+	debug.SetGCPercent(gcPercent)
 	conn, err := notify.FromEnv()
 	if err != nil {
 		return err
 	}
-	net := eth.New(eth.Options{})
+	var clock timekeeper
+	net := eth.New(eth.Options{Changed: func() { clock.NetworkChanged() }})
+	clock = newClock(net.NTP)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	mdns := newMDNS(version, os.Getenv(api.EnvBootMode))
-	services := []func(context.Context) error{net.Run, mdns.Run}
+	services := []func(context.Context) error{net.Run, mdns.Run, clock.Run}
 	ended := make(chan error, len(services)+1)
 	for _, run := range services {
 		go func() { ended <- run(ctx) }()
@@ -64,13 +80,15 @@ func run(ctx context.Context, version string) error {
 			switch method {
 			case "status":
 				return json.Marshal(net.Status())
+			case "clock":
+				return json.Marshal(clock.Status())
 			case "warnings":
 				return json.Marshal(warnings())
 			case "reload":
 				mdns.Reload()
 				return []byte("{}"), nil
 			}
-			return nil, fmt.Errorf("core has no method %q; it has status, warnings, reload", method)
+			return nil, fmt.Errorf("core has no method %q; it has status, clock, warnings, reload", method)
 		})
 	}()
 	if err := conn.Ready("eth"); err != nil {

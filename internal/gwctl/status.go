@@ -114,8 +114,40 @@ func (s screen) head(st api.Status) {
 		at = time.Unix(0, st.Wall).UTC().Format("2006-01-02 15:04:05 UTC")
 	}
 	s.row("up", duration(st.Uptime)+", "+at)
+	if st.Clock != nil {
+		s.clock(*st.Clock)
+	}
 	m := st.Memory
 	s.row("memory", fmt.Sprintf("%s available of %s, %s free", kib(m.Available), kib(m.Total), kib(m.Free)))
+}
+
+// clock writes how far the time can be trusted.
+func (s screen) clock(c api.Clock) {
+	var phrases []string
+	switch c.State {
+	case api.ClockSynced:
+		phrases = append(phrases, "synchronised")
+	case api.ClockNear:
+		phrases = append(phrases, "not synchronised: the saved time, or set by hand")
+	default:
+		phrases = append(phrases, "not known")
+	}
+	if c.Source != "" {
+		phrases = append(phrases, "by "+c.Source, fmt.Sprintf("stratum %d", c.Stratum))
+		if c.Asked > 1 {
+			phrases = append(phrases, fmt.Sprintf("%d of %d servers agree", c.Agree, c.Asked))
+		}
+		unit := 100 * time.Microsecond
+		offset := time.Duration(c.Offset * float64(time.Second)).Round(unit)
+		if offset.Abs() >= time.Second {
+			offset = offset.Round(time.Second)
+		}
+		phrases = append(phrases, duration(c.Since)+" ago", fmt.Sprintf("then %v off", offset))
+	}
+	s.list("clock", phrases...)
+	if c.Problem != "" {
+		s.row("", c.Problem)
+	}
 }
 
 // userdataAdvice says what to do about a partition that is not mounted.

@@ -89,6 +89,19 @@ func TestStatusScreen(t *testing.T) {
 				{Name: "console", State: "waiting"},
 			}
 		}, false},
+		{"clock-synced", func(s *api.Status) {
+			s.Clock = &api.Clock{
+				State: "synced", Source: "0.pool.ntp.org (203.0.113.7)", Stratum: 2, Offset: -0.0012345, Error: 0.021,
+				Since: 372, Asked: 4, Agree: 3,
+			}
+		}, false},
+		{"clock-near", func(s *api.Status) {
+			s.Clock = &api.Clock{State: "near", Problem: "lookup 0.pool.ntp.org on 192.168.1.1:53: no such host"}
+		}, false},
+		{"clock-unknown", func(s *api.Status) {
+			s.Wall = 0
+			s.Clock = &api.Clock{State: "unknown"}
+		}, false},
 		{"no-userdata", func(s *api.Status) {
 			s.Userdata = api.Userdata{State: "unformatted", Device: "/dev/mtd4", Reason: "no JFFS2 node in the first 64 KiB"}
 		}, false},

@@ -85,12 +85,14 @@ func (b *backend) Status(ctx context.Context) api.Status {
 	// The two answers are asked for side by side: a hung one costs its time once.
 	var bridge api.Bridge
 	var network api.Network
+	var clock api.Clock
 	var warnings []string
 	done := make(chan bool, 1)
 	go func() {
 		defer b.in.survive("status")
 		ok := b.ask(ctx, svcCore, "status", &network)
 		if ok {
+			b.ask(ctx, svcCore, "clock", &clock)
 			b.ask(ctx, svcCore, "warnings", &warnings)
 		}
 		done <- ok
@@ -109,6 +111,9 @@ func (b *backend) Status(ctx context.Context) api.Status {
 	case ok := <-done:
 		if ok {
 			s.Network = &network
+			if clock.State != "" {
+				s.Clock = &clock
+			}
 		}
 		s.Warnings = append(s.Warnings, warnings...)
 	case <-ctx.Done():

@@ -39,6 +39,7 @@ var parts = []part{
 	{"no_nettools", "ip, ping, netstat (vishvananda/netlink)"},
 	{"no_core", "core: eth, DHCP (netlink, insomniacslk/dhcp, net)"},
 	{"no_mdns", "mDNS"},
+	{"no_clock", "time (NTP)"},
 	{"no_gwctl", "gwctl's command line"},
 	{"no_bridge", "bridge"},
 	{"no_sshd", "sshd: sessions without SSH"},
