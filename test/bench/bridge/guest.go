@@ -39,38 +39,52 @@ func onGuest(ctx context.Context, dir, images string) (rows []bench.Row, err err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Minute)
 	defer cancel()
-	m, counter, err := board.StartCounted(ctx, board.Config{
-		Rootfs: filepath.Join(images, "rootfs.bin"), Userdata: userdata, Dir: dir,
-		Forward: map[int]int{board.BridgePort: 0, loopPort: 0},
-	}, board.BridgePort)
+	m, counter, err := board.StartCounted(ctx, boardConfig(dir, images, userdata), board.BridgePort)
 	if err != nil {
 		return nil, err
 	}
 	g := &guest{m: m, counter: counter}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%w; the console's end:\n%s", err, tail(m.Transcript()))
-		}
-		// It may be idle and deaf to an orderly end: its clock stands still.
-		cut := m.PowerCut()
-		if m.PID() == 0 {
-			cut = nil
-		}
-		err = errors.Join(err, cut, m.Close(), counter.Close())
-	}()
-	radio, err := net.Dial("unix", m.RadioPath())
-	if err != nil {
-		return nil, err
-	}
-	defer radio.Close()
-	g.radio = radio
-	if err := m.Console().WaitShell(bootTime); err != nil {
-		return nil, err
-	}
-	if err := g.run("cp /userdata/loop /tmp/loop", "chmod 755 /tmp/loop"); err != nil {
+	defer func() { err = errors.Join(g.end(err), counter.Close()) }()
+	if err := g.ready(); err != nil {
 		return nil, err
 	}
 	return g.count(ctx)
+}
+
+func boardConfig(dir, images, userdata string) board.Config {
+	return board.Config{
+		Rootfs: filepath.Join(images, "rootfs.bin"), Userdata: userdata, Dir: dir,
+		Forward: map[int]int{board.BridgePort: 0, loopPort: 0},
+	}
+}
+
+// ready takes the radio's end and makes the C loop a program of the board.
+func (g *guest) ready() error {
+	radio, err := net.Dial("unix", g.m.RadioPath())
+	if err != nil {
+		return err
+	}
+	g.radio = radio
+	if err := g.m.Console().WaitShell(bootTime); err != nil {
+		return err
+	}
+	return g.run("cp /userdata/loop /tmp/loop", "chmod 755 /tmp/loop")
+}
+
+// end switches the board off; an error gets what the console said last.
+func (g *guest) end(err error) error {
+	if err != nil {
+		err = fmt.Errorf("%w; the console's end:\n%s", err, tail(g.m.Transcript()))
+	}
+	if g.radio != nil {
+		g.radio.Close()
+	}
+	// It may be idle and deaf to an orderly end: its clock stands still.
+	cut := g.m.PowerCut()
+	if g.m.PID() == 0 {
+		cut = nil
+	}
+	return errors.Join(err, cut, g.m.Close())
 }
 
 // withLoop makes a writable partition that has the C loop in it.
@@ -98,7 +112,7 @@ func withLoop(ctx context.Context, dir string) (image string, err error) {
 // at one end and are waited for at the other.
 type guest struct {
 	m       *board.Machine
-	counter *board.Counter
+	counter *board.Counter // nil: the board runs by the host's clock
 	radio   net.Conn
 	client  net.Conn
 }
@@ -219,24 +233,14 @@ func (g *guest) echo(size int) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	got := make([]byte, size)
-	deadline := time.Now().Add(5 * time.Minute)
-	if err := errors.Join(g.client.SetDeadline(deadline), g.radio.SetDeadline(deadline)); err != nil {
+	if err := g.patience(5 * time.Minute); err != nil {
 		return sample{}, err
 	}
 	var all, user []float64
 	before := g.counter.Read()
 	for i := range guestBlocks * blockFrames {
-		for _, way := range [2][2]net.Conn{{g.client, g.radio}, {g.radio, g.client}} {
-			if _, err := way[0].Write(frame); err != nil {
-				return sample{}, err
-			}
-			if _, err := io.ReadFull(way[1], got); err != nil {
-				return sample{}, fmt.Errorf("frame %d: %w", i, err)
-			}
-			if string(got) != string(frame) {
-				return sample{}, fmt.Errorf("frame %d: the bytes differ", i)
-			}
+		if err := g.trip(frame); err != nil {
+			return sample{}, fmt.Errorf("frame %d: %w", i, err)
 		}
 		if (i+1)%blockFrames != 0 {
 			continue
@@ -247,6 +251,28 @@ func (g *guest) echo(size int) (sample, error) {
 		before = now
 	}
 	return sample{all: quartile(all), user: quartile(user)}, g.radio.SetDeadline(time.Time{})
+}
+
+func (g *guest) patience(d time.Duration) error {
+	deadline := time.Now().Add(d)
+	return errors.Join(g.client.SetDeadline(deadline), g.radio.SetDeadline(deadline))
+}
+
+// trip is a frame to the radio and back.
+func (g *guest) trip(frame []byte) error {
+	got := make([]byte, len(frame))
+	for _, way := range [2][2]net.Conn{{g.client, g.radio}, {g.radio, g.client}} {
+		if _, err := way[0].Write(frame); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(way[1], got); err != nil {
+			return err
+		}
+		if string(got) != string(frame) {
+			return errors.New("the bytes differ")
+		}
+	}
+	return nil
 }
 
 // ashFrame is a DATA frame of so many bytes on the line: what passes most, and

@@ -1,7 +1,8 @@
 // Command bridge measures the bridge beside its peers: ser2net, socat and a
 // minimal poll loop in C on the host, over pty pairs and loopback, in turns in
 // one run; and beside the same loop on the emulated board, in instructions of
-// the guest. `make bench-bridge` runs it.
+// the guest and in time while bulk TCP takes the rest of the machine.
+// `make bench-bridge` runs it.
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"gwinit/test/bench"
 )
@@ -21,7 +23,7 @@ func main() {
 		gw    = flag.String("gw", "build/gw.host", "gw built for this machine, the `program` that is measured")
 		out   = flag.String("out", "build/bench/bridge.json", "`file` for the result")
 		n     = flag.Int("n", 7, "runs, each of every program; medians count")
-		where = flag.String("only", "", "`part` to measure: host or guest; without it both")
+		where = flag.String("only", "", "`part` to measure: host, guest or bulk; without it all")
 		image = flag.String("images", "build", "`folder` with rootfs.bin and the binary gw")
 		cpus  = flag.String("cpus", "0,1", "`two` CPUs: of the radio and the client, and of the bridge")
 	)
@@ -33,6 +35,11 @@ func main() {
 }
 
 func run(gw, out string, n int, where, images, cpus string) error {
+	switch where {
+	case "", "host", "guest", "bulk":
+	default:
+		return fmt.Errorf("-only %q: want host, guest or bulk", where)
+	}
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "bench-bridge")
 	if err != nil {
@@ -40,7 +47,7 @@ func run(gw, out string, n int, where, images, cpus string) error {
 	}
 	defer os.RemoveAll(dir)
 	var rows []bench.Row
-	if where != "guest" {
+	if where == "" || where == "host" {
 		var pair [2]int
 		if _, err := fmt.Sscanf(cpus, "%d,%d", &pair[0], &pair[1]); err != nil {
 			return fmt.Errorf("-cpus %q: want two numbers, as 0,1", cpus)
@@ -51,8 +58,18 @@ func run(gw, out string, n int, where, images, cpus string) error {
 		}
 		rows = append(rows, more...)
 	}
-	if where != "host" {
-		more, err := onGuest(ctx, dir, images)
+	for _, part := range []struct {
+		name    string
+		measure func(ctx context.Context, dir, images string) ([]bench.Row, error)
+	}{{"guest", onGuest}, {"bulk", besideBulk}} {
+		if where != "" && where != part.name {
+			continue
+		}
+		sub := filepath.Join(dir, part.name)
+		if err := os.Mkdir(sub, 0o755); err != nil {
+			return err
+		}
+		more, err := part.measure(ctx, sub, images)
 		if err != nil {
 			return err
 		}
