@@ -133,10 +133,10 @@ bench-boot: image ## instructions from init to a listening bridge
 	@mkdir -p build/bench
 	go run ./test/bench/boot -n 5 -out build/bench/boot.json
 
-bench-bridge: image ## the bridge beside ser2net, socat and a C loop (RUNS=7)
+bench-bridge: image ## the bridge beside ser2net, socat and a C loop (RUNS=7, ONLY=host, guest, bulk)
 	@test/deps/deps.sh image kernel qemu bench
 	CGO_ENABLED=0 $(BUILD) -o build/gw.host ./cmd/gwinit
-	go run ./test/bench/bridge -n $(or $(RUNS),7)
+	go run ./test/bench/bridge -n $(or $(RUNS),7) $(if $(ONLY),-only $(ONLY))
 
 .PHONY: fuzz
 fuzz: ## every fuzz function for FUZZTIME (10s)
