@@ -199,6 +199,18 @@ func (p *Port) Unsent() (int, error) {
 	return n, p.error("get output queue", err)
 }
 
+// Idle tells whether the UART has sent everything that it was given, its FIFO
+// and the byte on the line included, which Unsent does not know of (a pty has
+// neither and is idle).
+func (p *Port) Idle() (bool, error) {
+	const shiftEmpty = 1 // TIOCSER_TEMT, linux/serial.h
+	lsr, err := unix.IoctlGetInt(p.fd, unix.TIOCSERGETLSR)
+	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL) {
+		return true, nil
+	}
+	return lsr&shiftEmpty != 0, p.error("get line status", err)
+}
+
 // ResumeOutput forgets an XOFF that was received. TCOON alone does not: the
 // kernel lets it undo a TCOOFF only (n_tty_ioctl_helper), so that goes first.
 func (p *Port) ResumeOutput() error {

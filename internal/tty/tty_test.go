@@ -135,8 +135,14 @@ func TestHangUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if idle, err := p.Idle(); !idle || err != nil {
+		t.Errorf("a pty, which has no FIFO: idle %v, %v", idle, err)
+	}
 	master.Close()
 	if _, err := p.Unsent(); !errors.Is(err, unix.EIO) {
+		t.Errorf("after a hang-up: %v, want EIO", err)
+	}
+	if _, err := p.Idle(); !errors.Is(err, unix.EIO) {
 		t.Errorf("after a hang-up: %v, want EIO", err)
 	}
 	if err := p.Close(); err != nil {

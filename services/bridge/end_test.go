@@ -194,6 +194,7 @@ type holding struct {
 	Port
 	mu    sync.Mutex // guards the rest
 	held  int
+	busy  bool // its FIFO is not empty
 	calls []string
 }
 
@@ -204,6 +205,18 @@ func (h *holding) Unsent() (int, error) {
 		return 0, unix.EIO
 	}
 	return h.held, nil
+}
+
+func (h *holding) Idle() (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.busy, nil
+}
+
+func (h *holding) isBusy(busy bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.busy = busy
 }
 
 func (h *holding) FlushOutput() error {

@@ -116,7 +116,7 @@ func (l *loop) changeLine(now time.Duration) {
 	case l.port == nil: // the next open is as wanted
 		l.changed(c)
 		return
-	case now < c.until && (!l.tx.empty() || l.unsent() > 0):
+	case now < c.until && (!l.tx.empty() || l.unsent() > 0 || l.sending()):
 		return
 	}
 	baud, flow := l.port.Baud(), l.port.Flow()
@@ -127,6 +127,13 @@ func (l *loop) changeLine(now time.Duration) {
 	}
 	l.b.o.Log(fmt.Sprintf("%s runs at %d baud, flow control %s now", l.b.o.UART, l.port.Baud(), l.port.Flow()))
 	l.changed(c)
+}
+
+// sending tells whether the UART itself still has bytes, which a change of its
+// rate would garble.
+func (l *loop) sending() bool {
+	idle, err := l.port.Idle()
+	return err == nil && !idle // an error: hung up
 }
 
 // changed notes that the line is, or will be, as c says.

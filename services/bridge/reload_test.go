@@ -101,6 +101,7 @@ func TestSetLineDrains(t *testing.T) {
 	g, p := withSetting(t)
 	c := g.client()
 	p.hold(5)
+	p.isBusy(true)
 	write(t, c, []byte("\x1ahell"))
 	g.radioHears(5)
 	changed := make(chan error, 1)
@@ -121,6 +122,11 @@ func TestSetLineDrains(t *testing.T) {
 		t.Error("changed with bytes on their way")
 	}
 	p.hold(0)
+	g.radioHearsNothing()
+	if slices.Contains(p.did(), "set") {
+		t.Error("changed with bytes in the UART's FIFO")
+	}
+	p.isBusy(false)
 	if err := <-changed; err != nil {
 		t.Error(err)
 	}

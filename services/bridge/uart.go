@@ -20,6 +20,7 @@ type Port interface {
 	Flow() tty.Flow
 	Set(baud int, flow tty.Flow) error
 	Unsent() (int, error)
+	Idle() (bool, error)
 	FlushOutput() error
 	ResumeOutput() error
 	Counts() (tty.Counts, error)
