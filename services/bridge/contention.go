@@ -18,17 +18,29 @@ const (
 	// warnFor is how long Status warns of something after it was last seen,
 	// and how often it is logged.
 	warnFor = 10 * time.Minute
+	// rememberedTakeovers holds what three hosts in turns need: each pair of
+	// them has every third takeover.
+	rememberedTakeovers = 3*contentionTakeovers + 1
+	// rememberedPairs are logged once each, also when they alternate.
+	rememberedPairs = 3
 )
 
 // takeovers are the last ones.
 type takeovers struct {
-	at   [2 * contentionTakeovers]time.Duration
-	who  [2 * contentionTakeovers][2]netip.Addr // loser, winner
+	at   [rememberedTakeovers]time.Duration
+	who  [rememberedTakeovers][2]netip.Addr // loser, winner
 	next int
 
-	hosts  [2]netip.Addr // of the last contention
-	seen   time.Duration // when it was last seen; never: there was none
-	logged time.Duration // when it was last logged
+	hosts    [2]netip.Addr // of the last contention, in order
+	seen     time.Duration // when it was last seen; never: there was none
+	logged   [rememberedPairs]pairLogged
+	nextPair int
+}
+
+// pairLogged is when a contention between two hosts was last logged.
+type pairLogged struct {
+	hosts [2]netip.Addr
+	at    time.Duration
 }
 
 // add notes a takeover and tells whether it makes or continues a contention,
@@ -50,12 +62,18 @@ func (t *takeovers) add(loser, winner netip.Addr, now time.Duration) (contention
 	if winner.Less(loser) {
 		hosts = [2]netip.Addr{winner, loser}
 	}
-	news = t.seen == never || hosts != t.hosts || now-t.logged >= warnFor
 	t.hosts, t.seen = hosts, now
-	if news {
-		t.logged = now
+	for i := range t.logged {
+		if p := &t.logged[i]; p.hosts == hosts {
+			if news = now-p.at >= warnFor; news {
+				p.at = now
+			}
+			return true, news
+		}
 	}
-	return true, news
+	t.logged[t.nextPair] = pairLogged{hosts, now}
+	t.nextPair = (t.nextPair + 1) % rememberedPairs
+	return true, true
 }
 
 // text says what is wrong and what to do.
