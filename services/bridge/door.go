@@ -91,6 +91,11 @@ func (l *loop) look(p *newcomer, r int16) {
 		p.gone = true
 		return
 	}
+	if r&(unix.POLLHUP|unix.POLLERR) != 0 {
+		// It was reset: nobody is there for whom it could take the radio.
+		p.said, p.gone = undecided, true
+		return
+	}
 	p.said = sniff(l.scratch[:n])
 	if p.said == undecided {
 		p.gone = r&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0

@@ -521,12 +521,20 @@ func (l *loop) broken(e unix.Errno) string {
 	case unix.ECONNRESET, unix.EPIPE:
 		return "reset by the client"
 	case unix.ETIMEDOUT:
-		if !l.rx.empty() {
+		if !l.rx.empty() || l.answers() {
 			return l.tookNothing()
 		}
 		return "the client does not answer any more"
 	}
 	return "the connection broke: " + e.Error()
+}
+
+// answers tells whether the host of a client whose connection timed out was
+// still there: the kernel asked it for room, and of these probes at most the last
+// was without an answer (an answer sets their count to 0).
+func (l *loop) answers() bool {
+	info, err := unix.GetsockoptTCPInfo(l.client.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	return err == nil && info.Notsent_bytes > 0 && info.Probes <= 1 && info.Retransmits == 0
 }
 
 func (l *loop) tookNothing() string {
@@ -591,6 +599,11 @@ func (l *loop) arrange() {
 	for i := range l.pending {
 		if p := &l.pending[i]; p.fd >= 0 {
 			l.fds[l.used] = unix.PollFd{Fd: int32(p.fd), Events: unix.POLLIN | unix.POLLRDHUP}
+			if p.said.raw() {
+				// It waits for the networks to be looked up. Poll must not
+				// report what was seen already, only that it is gone.
+				l.fds[l.used].Events = 0
+			}
 			l.who[l.used] = i
 			l.used++
 		}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,6 +202,43 @@ func TestStrangers(t *testing.T) {
 				t.Errorf("the SSH service got %q", got)
 			}
 		})
+	}
+}
+
+// While the networks are looked up the loop sleeps, and a newcomer that is gone
+// by then takes the radio from nobody.
+func TestWaitForTheNetworks(t *testing.T) {
+	at := stranger(t, "203.0.113.66")
+	var asked atomic.Int32
+	answer := make(chan struct{})
+	g := start(t, func(_ *gateway, o *Options) {
+		o.Bind = netip.IPv4Unspecified()
+		o.OnLink = func() ([]netip.Prefix, error) {
+			asked.Add(1)
+			<-answer
+			return []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}, nil
+		}
+	}).open()
+	defer close(answer)
+	client := dial(t, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), g.b.Addr().Port()))
+	g.active(client)
+	c := dial(t, netip.AddrPortFrom(at, g.b.Addr().Port()))
+	write(t, c, []byte("\x1ahello"))
+	g.until("look-up", func() bool { return asked.Load() == 1 && g.status().Pending == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	told := -1
+	if err := g.b.do(ctx, func(l *loop) { told, _ = rawPoll(l.fds[atOthers:l.used], 0) }); err != nil || told != 0 {
+		t.Errorf("%v: poll reports %d of those that wait", err, told)
+	}
+	if err := c.SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	g.until("end of the newcomer", func() bool { return g.status().Pending == 0 })
+	g.active(client)
+	if s := g.status(); s.Takeovers != 0 || s.TxBytes != 0 {
+		t.Errorf("%d takeovers, %d bytes to the radio", s.Takeovers, s.TxBytes)
 	}
 }
 
@@ -466,6 +504,20 @@ func TestContention(t *testing.T) {
 		{"the other way round", []step{{0, b, a, false, false}, {1, a, b, false, false}, {2, b, a, true, true}}, "192.0.2.1 and 192.0.2.2 take"},
 		{"too slow", []step{{0, a, b, false, false}, {20 * time.Second, b, a, false, false}, {60*time.Second + 1, a, b, false, false}, {80 * time.Second, b, a, true, true}}, "192.0.2.1"},
 		{"three hosts", []step{{0, a, b, false, false}, {1, b, c, false, false}, {2, c, a, false, false}, {3, a, b, false, false}, {4, b, c, false, false}}, ""},
+		{"three hosts in turns", []step{
+			{0, a, b, false, false},
+			{1, b, c, false, false},
+			{2, c, a, false, false},
+			{3, a, b, false, false},
+			{4, b, c, false, false},
+			{5, c, a, false, false},
+			{6, a, b, true, true},
+			{7, b, c, true, true},
+			{8, c, a, true, true},
+			{9, a, b, true, false},
+			{10, b, c, true, false},
+			{11, c, a, true, false},
+		}, "192.0.2.1 and 192.0.2.3"},
 		{"two programs on one host", []step{{0, a, a, false, false}, {1, a, a, false, false}, {2, a, a, true, true}}, "two programs on 192.0.2.1"},
 		{"said again", []step{{0, a, b, false, false}, {1, b, a, false, false}, {2, a, b, true, true}, {11 * time.Minute, b, a, false, false}, {11*time.Minute + 1, a, b, false, false}, {11*time.Minute + 2, b, a, true, true}}, "192.0.2.1"},
 		{"another pair is news", []step{{0, a, b, false, false}, {1, b, a, false, false}, {2, a, b, true, true}, {3, b, c, false, false}, {4, c, b, false, false}, {5, b, c, true, true}}, "192.0.2.2 and 192.0.2.3"},

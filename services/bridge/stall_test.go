@@ -5,7 +5,9 @@ package bridge
 import (
 	"bytes"
 	"context"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,6 +35,27 @@ func TestRadioThatTakesNothing(t *testing.T) {
 	if s := g.status(); len(s.Warnings) != 0 || s.Stalls != 1 || s.XOFFs != 0 {
 		t.Errorf("%d stalls, %d XOFFs, warnings %q", s.Stalls, s.XOFFs, s.Warnings)
 	}
+}
+
+// A client that reads nothing is said to, also when all that waits for it is in
+// the kernel's send buffer and the kernel gives it up: its host answers.
+func TestClientThatReadsNothingOfLittle(t *testing.T) {
+	g := start(t, func(_ *gateway, o *Options) { o.Limits.Stall = 300 * time.Millisecond }).open()
+	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) {
+			if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 2<<10); err != nil {
+				t.Error(err)
+			}
+		})
+	}}
+	c, err := d.DialContext(t.Context(), "tcp", g.b.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	g.active(c.(*net.TCPConn))
+	g.radioSays(noise(16 << 10))
+	g.says("client "+c.LocalAddr().String()+" disconnected", "16384 bytes from the radio", ": it took nothing for 300ms")
 }
 
 // The same where all that waits is in the driver: a client of a radio that is
