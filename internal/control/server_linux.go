@@ -425,14 +425,17 @@ func (c *conn) following(ctx context.Context, f func(gone context.Context) error
 
 	_ = c.f.SetReadDeadline(time.Time{})
 	if ctx.Err() != nil { // wake may have come before that line
-		return ctx.Err()
+		return c.refuse(c.problem(ctx, ctx.Err()))
 	}
 	gone, cancel := context.WithCancel(ctx)
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)
-		defer cancel()
-		c.awaitHangup()
+		// wake ends the wait, too, and may be here before ctx's end is: that
+		// is no reason to leave without a word.
+		if c.awaitHangup() {
+			cancel()
+		}
 	}()
 	defer func() {
 		cancel()
@@ -443,19 +446,20 @@ func (c *conn) following(ctx context.Context, f func(gone context.Context) error
 }
 
 // awaitHangup blocks until the client has closed its end, or the read
-// deadline passes. A client that only shut its sending side down still reads
-// (socat does that), and what it sent meanwhile is its next request, so
-// nothing is read here.
-func (c *conn) awaitHangup() {
+// deadline passes, which is false. A client that only shut its sending side
+// down still reads (socat does that), and what it sent meanwhile is its next
+// request, so nothing is read here.
+func (c *conn) awaitHangup() bool {
 	raw, err := c.f.SyscallConn()
 	if err != nil {
-		return
+		return true
 	}
-	_ = raw.Read(func(fd uintptr) bool {
+	err = raw.Read(func(fd uintptr) bool {
 		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 		_, err := unix.Poll(p, 0)
 		return err == nil && p[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
 	})
+	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // lines sends log lines in as many replies as api.MaxLine makes necessary.
