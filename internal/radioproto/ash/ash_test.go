@@ -4,36 +4,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
+	"gwinit/internal/radioproto/radioprototest"
 	sim "gwinit/test/radio/ash"
 )
-
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// decode returns the frames in p, given in pieces of at most piece bytes.
-func decode(d *Decoder, p []byte, piece int) (frames []Frame) {
-	for len(p) > 0 {
-		part := p[:min(piece, len(p))]
-		p = p[len(part):]
-		for len(part) > 0 {
-			n, f, ok := d.Next(part)
-			if ok {
-				frames = append(frames, f)
-			}
-			part = part[n:]
-		}
-	}
-	return frames
-}
 
 // The examples of UG101 sections 2 and 4.
 func TestGolden(t *testing.T) {
@@ -59,10 +34,10 @@ func TestGolden(t *testing.T) {
 		{"C1 01 02 CE 28 7E", "unknown type", Frame{Kind: RstAck, Fault: Control, Code: 2, DataLen: 2}},
 	} {
 		t.Run(tt.wire, func(t *testing.T) {
-			wire := unhex(t, tt.wire)
+			wire := radioprototest.Unhex(t, tt.wire)
 			for _, piece := range []int{1, 3, len(wire)} {
 				var d Decoder
-				got := decode(&d, wire, piece)
+				got := radioprototest.Decode(d.Next, wire, piece)
 				if len(got) != 1 || got[0] != tt.want {
 					t.Fatalf("in pieces of %d: %+v, want %+v", piece, got, tt.want)
 				}
@@ -86,15 +61,15 @@ func TestRandomize(t *testing.T) {
 // Noise of any kind costs what stands before the next flag, and nothing else.
 func TestResynchronises(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	ack := unhex(t, "81 60 59 7E")
+	ack := radioprototest.Unhex(t, "81 60 59 7E")
 	for range 2000 {
 		noise := make([]byte, r.IntN(700))
 		for i := range noise {
 			noise[i] = byte(r.Uint32())
 		}
 		var d Decoder
-		decode(&d, noise, 64)
-		got := decode(&d, append([]byte{Flag}, ack...), 64)
+		radioprototest.Decode(d.Next, noise, 64)
+		got := radioprototest.Decode(d.Next, append([]byte{Flag}, ack...), 64)
 		if len(got) == 0 || got[len(got)-1] != (Frame{Kind: Ack, AckNum: 1}) {
 			t.Fatalf("after %x: %+v", noise, got)
 		}
@@ -172,7 +147,7 @@ func TestAgreesWithSimulator(t *testing.T) {
 			}
 		}
 		var d Decoder
-		same(t, p, decode(&d, p, 1+r.IntN(40)))
+		same(t, p, radioprototest.Decode(d.Next, p, 1+r.IntN(40)))
 	}
 }
 
@@ -212,7 +187,7 @@ func FuzzDecoder(f *testing.F) {
 	f.Add([]byte{0x7D, 0x7D, 0x11, 0x18, 0x7E, 0x7D, 0x7E}, uint8(1))
 	f.Fuzz(func(t *testing.T, p []byte, piece uint8) {
 		var d Decoder
-		same(t, p, decode(&d, p, int(piece)+1))
+		same(t, p, radioprototest.Decode(d.Next, p, int(piece)+1))
 	})
 }
 

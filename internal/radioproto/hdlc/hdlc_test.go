@@ -3,33 +3,10 @@ package hdlc
 import (
 	"encoding/hex"
 	"math/rand/v2"
-	"strings"
 	"testing"
+
+	"gwinit/internal/radioproto/radioprototest"
 )
-
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-func decode(d *Decoder, p []byte, piece int) (frames []Frame) {
-	for len(p) > 0 {
-		part := p[:min(piece, len(p))]
-		p = p[len(part):]
-		for len(part) > 0 {
-			n, f, ok := d.Next(part)
-			if ok {
-				frames = append(frames, f)
-			}
-			part = part[n:]
-		}
-	}
-	return frames
-}
 
 // fcs is FCS-16 bit by bit, as RFC 1662 defines it.
 func fcs(p []byte) uint16 {
@@ -87,10 +64,10 @@ func TestGolden(t *testing.T) {
 		{"flags", "7E 7E 7E 80 01" + tail(0x80, 0x01) + "7E 7E", Good, 2, "tid 0 RESET"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			wire := unhex(t, tt.wire)
+			wire := radioprototest.Unhex(t, tt.wire)
 			for _, piece := range []int{1, 2, len(wire)} {
 				var d Decoder
-				got := decode(&d, wire, piece)
+				got := radioprototest.Decode(d.Next, wire, piece)
 				if len(got) != 1 || got[0].Fault != tt.fault || got[0].Len != tt.n {
 					t.Fatalf("in pieces of %d: %+v", piece, got)
 				}
@@ -115,7 +92,7 @@ func TestPacked(t *testing.T) {
 		v  uint32
 		n  int
 	}{{"00", 0, 1}, {"7F", 127, 1}, {"80 01", 128, 2}, {"A9 0A", 1321, 2}, {"FF FF 7F", 1<<21 - 1, 3}, {"80", 0, 0}, {"80 80 80 01", 0, 0}, {"", 0, 0}} {
-		if v, n := packed(unhex(t, tt.in)); v != tt.v || n != tt.n {
+		if v, n := packed(radioprototest.Unhex(t, tt.in)); v != tt.v || n != tt.n {
 			t.Errorf("%s: %d in %d bytes, want %d in %d", tt.in, v, n, tt.v, tt.n)
 		}
 	}
@@ -131,8 +108,8 @@ func TestResynchronises(t *testing.T) {
 			noise[i] = byte(r.Uint32())
 		}
 		var d Decoder
-		decode(&d, noise, 512)
-		got := decode(&d, frame, 3)
+		radioprototest.Decode(d.Next, noise, 512)
+		got := radioprototest.Decode(d.Next, frame, 3)
 		if len(got) == 0 || got[len(got)-1].Fault != Good || got[len(got)-1].Len != 4 {
 			t.Fatalf("after %x: %+v", noise, got)
 		}
@@ -162,11 +139,11 @@ func FuzzDecoder(f *testing.F) {
 	f.Add([]byte{0x7E, 0x7D, 0x11}, []byte{0x7E, 0x00, 0x7D, 0x7E}, uint8(3))
 	f.Fuzz(func(t *testing.T, body, noise []byte, piece uint8) {
 		var d Decoder
-		decode(&d, noise, int(piece)+1)
+		radioprototest.Decode(d.Next, noise, int(piece)+1)
 		if len(body) == 0 || len(body) > MaxFrame-2 {
 			return
 		}
-		got := decode(&d, encode(nil, body), int(piece)+1)
+		got := radioprototest.Decode(d.Next, encode(nil, body), int(piece)+1)
 		if len(got) == 0 {
 			t.Fatal("no frame")
 		}
