@@ -67,7 +67,8 @@ type Options struct {
 
 // Service is the network of one interface.
 type Service struct {
-	opt Options
+	opt    Options
+	wishes chan wish // holds one
 	// Of Run's goroutine.
 	cfg       config.Network
 	changed   <-chan struct{} // nil: not subscribed
@@ -126,7 +127,7 @@ func New(opt Options) *Service {
 	if opt.Log == nil {
 		opt.Log = func(line string) { fmt.Fprintln(os.Stderr, line) }
 	}
-	return &Service{opt: opt, cur: setup{method: "none", state: "down"}}
+	return &Service{opt: opt, wishes: make(chan wish, 1), cur: setup{method: "none", state: "down"}}
 }
 
 // Run keeps the network up until ctx ends, and returns nil then; there is no
@@ -171,6 +172,7 @@ func (s *Service) Run(ctx context.Context) error {
 			if !ok {
 				s.changed = nil
 			}
+		case <-s.wishes: // there is no link to grant it on
 		case <-tick.C:
 		}
 	}
@@ -282,6 +284,11 @@ func (s *Service) runLink(ctx context.Context, link netdev.Link) {
 		case _, ok := <-s.changed:
 			if !ok {
 				s.changed = nil
+			}
+		case w := <-s.wishes:
+			var ok bool
+			if link, ok = s.grant(ctx, w, link, client); !ok {
+				return
 			}
 		case <-look.C:
 			if !link.Carrier && !said {
