@@ -170,8 +170,14 @@ func (b *Bridge) post(f func(l *loop)) bool {
 }
 
 // clock is the loop's: monotonic (INV 13).
-type clock struct{ start time.Time }
+type clock struct{ start int64 }
 
-func (c clock) now() time.Duration { return time.Since(c.start) }
+func newClock() clock { return clock{start: nanotime()} }
+
+// now is since the clock was made.
+//
+//go:nosplit
+//go:norace
+func (c clock) now() time.Duration { return time.Duration(nanotime() - c.start) }
 
 func unixIs(err error, e unix.Errno) bool { return errors.Is(err, e) }

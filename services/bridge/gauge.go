@@ -3,7 +3,6 @@
 package bridge
 
 import (
-	"math/bits"
 	"time"
 
 	"gwinit/internal/api"
@@ -17,7 +16,9 @@ import (
 const sampleEvery = 17
 
 // gauge measures what becomes of the bytes of one queue: how long some of them
-// stay, how often the queue does not get empty, how full it was.
+// stay, how often the queue does not get empty, how full it was. What is told
+// of a read and a write (reading, added, took, settled) is told in the steady
+// state, too, where code may do little: see steady.wait.
 //
 // A sample goes from the moment that the loop turns to bytes that are ready to
 // be read, to that at which the last of them is written to the other side. The
@@ -38,6 +39,9 @@ type gauge struct {
 }
 
 // reading says that bytes are ready for the queue, which come with added.
+//
+//go:nosplit
+//go:norace
 func (q *queue) reading() {
 	g := &q.gauge
 	if g.left > 0 {
@@ -52,10 +56,10 @@ func (q *queue) reading() {
 	g.countdown, g.armed, g.ready = sampleEvery, true, q.now()
 }
 
-// unsampled is how many reads may pass without reading being told.
-func (q *queue) unsampled() int { return max(0, q.countdown-1) }
-
 // settled says that what can be written of the queue for now is written.
+//
+//go:nosplit
+//go:norace
 func (q *queue) settled() {
 	g := &q.gauge
 	if q.empty() {
@@ -72,6 +76,9 @@ func (q *queue) settled() {
 }
 
 // released ends a time in which the queue was never empty.
+//
+//go:nosplit
+//go:norace
 func (q *queue) released() {
 	g := &q.gauge
 	d := q.now() - g.heldSince
@@ -81,6 +88,9 @@ func (q *queue) released() {
 }
 
 // sampled says that n bytes left the queue while a sample was under way.
+//
+//go:nosplit
+//go:norace
 func (q *queue) sampled(n int) {
 	g := &q.gauge
 	if g.left -= n; g.left <= 0 {
@@ -98,9 +108,15 @@ func (q *queue) forget() {
 }
 
 // bucket is where a time is counted: bucket i holds those below 2^i us.
-func bucket(d time.Duration) int {
-	us := uint64(max(d, 0)) / uint64(time.Microsecond)
-	return min(bits.Len64(us), api.LatencyBuckets-1)
+//
+//go:nosplit
+//go:norace
+func bucket(d time.Duration) (i int) {
+	// Neither a division of 64 bits nor math/bits may be called here.
+	for d >= time.Microsecond<<i && i < api.LatencyBuckets-1 {
+		i++
+	}
+	return i
 }
 
 // flow fills in what the gauge knows.

@@ -122,7 +122,7 @@ type counters struct {
 func newLoop(b *Bridge) *loop {
 	l := &loop{
 		b:       b,
-		clock:   clock{start: time.Now()},
+		clock:   newClock(),
 		dirty:   true,
 		leftAt:  never,
 		uartErr: "not opened yet",
@@ -137,7 +137,7 @@ func newLoop(b *Bridge) *loop {
 	l.rx = queue{buf: make([]byte, rxQueueBytes), clock: l.clock}
 	l.tx = queue{buf: make([]byte, txQueueBytes), clock: l.clock}
 	l.watch = watch{clock: l.clock, resetAt: never}
-	l.steady = steady{fds: &l.fds, rx: pipe{buf: l.rx.buf}, tx: pipe{buf: l.tx.buf}}
+	l.steady = steady{fds: &l.fds, watch: &l.watch, rx: pipe{queue: &l.rx}, tx: pipe{queue: &l.tx}}
 	if b.o.Unavailable != "" {
 		l.uartErr, l.acceptAt = b.o.Unavailable, 0
 	}
@@ -213,12 +213,7 @@ func (l *loop) wait() (n int, e unix.Errno) {
 	s := &l.steady
 	s.used, s.timeout = l.used, timeout
 	move := l.plain()
-	if move {
-		s.rx.budget = l.rx.unsampled()
-		if l.stall.asked { // else the next byte for the radio has it asked
-			s.tx.budget = l.tx.unsampled()
-		}
-	}
+	s.rx.may, s.tx.may = true, l.stall.asked // else the next byte for the radio has it asked
 	n, e = s.wait(move)
 	if move {
 		l.moved()

@@ -11,8 +11,14 @@ type queue struct {
 	gauge
 }
 
-func (q *queue) empty() bool     { return q.head == q.tail }
-func (q *queue) len() int        { return q.tail - q.head }
+//go:nosplit
+//go:norace
+func (q *queue) empty() bool { return q.head == q.tail }
+
+//go:nosplit
+//go:norace
+func (q *queue) len() int { return q.tail - q.head }
+
 func (q *queue) waiting() []byte { return q.buf[q.head:q.tail] }
 
 func (q *queue) reset() {
@@ -31,6 +37,8 @@ func (q *queue) room() []byte {
 
 func (q *queue) full() bool { return q.len() == len(q.buf) }
 
+//go:nosplit
+//go:norace
 func (q *queue) added(n int) {
 	q.tail += n
 	if q.armed {
@@ -41,6 +49,8 @@ func (q *queue) added(n int) {
 	}
 }
 
+//go:nosplit
+//go:norace
 func (q *queue) took(n int) {
 	if q.head += n; q.head == q.tail {
 		q.head, q.tail = 0, 0

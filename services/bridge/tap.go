@@ -133,11 +133,11 @@ func (w *watch) read(after uint64) *tapped {
 // in Missed.
 func (b *Bridge) Tap(ctx context.Context, args api.BridgeTapArgs) (d api.BridgeTap, next api.BridgeTapArgs, pause time.Duration, err error) {
 	got, err := inLoop(ctx, b, func(l *loop) *tapped {
-		if args.Bridge != l.start.UnixMicro() { // also of a process before this one
+		if args.Bridge != l.start/1000 { // also of a process before this one
 			args.After = l.watch.passed()
 		}
 		got := l.watch.read(args.After)
-		got.began = l.start.UnixMicro()
+		got.began = l.start/1000
 		return got
 	})
 	if err != nil {

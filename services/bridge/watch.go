@@ -72,20 +72,32 @@ func (w *watch) begin() {
 
 // saw takes bytes that passed. They stay the caller's.
 func (w *watch) saw(who origin, p []byte) {
-	s := &w.sides[who]
 	if w.tap.wanted {
 		w.tap.add(w.now(), who, w.passed(), p)
 	}
+	unknown := w.protocol == notKnown
+	w.frames(who, p)
+	if unknown && w.protocol != speaksASH {
+		w.spinelFrames(&w.sides[who], p)
+	}
+}
+
+// settled tells whether frames does all that saw would.
+func (w *watch) settled() bool { return w.protocol != notKnown && !w.tap.wanted }
+
+// frames counts bytes that passed, and the frames of ASH that end in them.
+//
+//go:nosplit
+//go:norace
+func (w *watch) frames(who origin, p []byte) {
+	s := &w.sides[who]
 	s.bytes += uint64(len(p))
 	if w.protocol != speaksASH && w.protocol != notKnown {
 		return
 	}
 	s.since += len(p)
 	w.ashFrames(s, p)
-	if w.protocol == notKnown {
-		w.spinelFrames(s, p)
-	}
-	if s.since > patienceBytes && w.protocol != speaksSpinel {
+	if s.since > patienceBytes {
 		w.protocol = speaksOther
 	}
 }
@@ -95,6 +107,9 @@ func (w *watch) passed() uint64 { return w.sides[fromRadio].bytes + w.sides[from
 
 // ashFrames counts the frames that end in p. The first good one decides that
 // this is ASH.
+//
+//go:nosplit
+//go:norace
 func (w *watch) ashFrames(s *side, p []byte) {
 	for len(p) > 0 {
 		n, f, ok := s.ash.Next(p)
@@ -118,6 +133,9 @@ func (w *watch) ashFrames(s *side, p []byte) {
 }
 
 // good counts a frame, behind which are left bytes.
+//
+//go:nosplit
+//go:norace
 func (w *watch) good(s *side, f ash.Frame, left int) {
 	s.since = left
 	c := &s.count

@@ -35,7 +35,7 @@ var (
 	radioBegins = framed(ash.Frame{Kind: ash.RstAck, Code: ash.ResetSoftware})
 )
 
-func newWatch() *watch { return &watch{clock: clock{start: time.Now()}, resetAt: never} }
+func newWatch() *watch { return &watch{clock: newClock(), resetAt: never} }
 
 func TestWatchASH(t *testing.T) {
 	w := newWatch()
@@ -137,7 +137,7 @@ func flow(q *queue) (f api.BridgeFlow) { q.flow(&f); return f }
 
 // A queue's samples are one in sampleEvery reads, and end with their last byte.
 func TestGauge(t *testing.T) {
-	q := queue{buf: make([]byte, 100), clock: clock{start: time.Now()}}
+	q := queue{buf: make([]byte, 100), clock: newClock()}
 	samples := func() (n uint32) {
 		for _, h := range flow(&q).Latency {
 			n += h

@@ -99,6 +99,12 @@ var reserved = [256]uint8{Flag: 1, Escape: 1, XOn: 1, XOff: 1, Substitute: 1, Ca
 //		p = p[n:]
 //		...
 //	}
+//
+// It and what it calls leave the stack as it is, allocate nothing and call
+// nothing of the runtime: the bridge decodes where no goroutine may do that.
+//
+//go:nosplit
+//go:norace
 func (d *Decoder) Next(p []byte) (n int, f Frame, ok bool) {
 	crc, count, escape := uint32(^d.crc), d.n, d.escape
 	for i := 0; i < len(p); i++ {
@@ -160,6 +166,9 @@ func (d *Decoder) Next(p []byte) (n int, f Frame, ok bool) {
 }
 
 // end judges what a Flag ended, and starts anew. d.crc is not inverted here.
+//
+//go:nosplit
+//go:norace
 func (d *Decoder) end() (f Frame, ok bool) {
 	n, crc, void := d.n, d.crc, d.void
 	d.n, d.crc, d.escape, d.void = 0, 0, false, false
@@ -181,6 +190,9 @@ func (d *Decoder) end() (f Frame, ok bool) {
 }
 
 // header reads the control byte, and the data field of RSTACK and ERROR.
+//
+//go:nosplit
+//go:norace
 func (f *Frame) header(head [3]byte) Fault {
 	c := head[0]
 	want := 0 // length of the data field
