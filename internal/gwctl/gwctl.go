@@ -111,6 +111,9 @@ func commands() []command {
 		{"start", "SERVICE", "start a service that is stopped or failed", "", service},
 		{"stop", "SERVICE", "stop a service until a start or the next boot", "", service},
 		{"restart", "SERVICE", "stop and start a service", "", service},
+		{"reload", "[SERVICE ...]", "read edited settings, without an interruption", "" +
+			"Without a name: bridge and core, which are those that can. What takes a restart,\n" +
+			"they say.\n", reload},
 		{"reboot", "[-safe|-factory]", "restart the gateway", "" +
 			"  -safe     this once with only console, network and ssh\n" +
 			"  -factory  this once with the firmware in the rootfs, not an update\n", shutdown},
@@ -136,6 +139,7 @@ const usage = `usage: gwctl [OPTIONS] COMMAND [ARGUMENTS]
   start SERVICE                start a service that is stopped or failed
   stop SERVICE                 stop a service until a start or the next boot
   restart SERVICE              stop and start a service
+  reload [SERVICE ...]         read edited settings, without an interruption
   reboot [-safe|-factory]      restart the gateway
   poweroff                     end everything and switch off
   halt                         end everything and stop the processor
@@ -491,6 +495,51 @@ func service(e *env, _ *flag.FlagSet) func([]string) error {
 			})
 		}
 		if err == nil && e.name != "stop" && s.State == "failed" {
+			return applet.Exit(1)
+		}
+		return err
+	}
+}
+
+// reloadable are the services with a method reload.
+var reloadable = []string{"bridge", "core"}
+
+// reloaded is what -json prints of a reload, one for each service.
+type reloaded struct {
+	Service string     `json:"service"`
+	Error   *api.Error `json:"error,omitempty"`
+}
+
+func reload(e *env, _ *flag.FlagSet) func([]string) error {
+	return func(args []string) error {
+		if len(args) == 0 {
+			args = reloadable
+		}
+		var all []reloaded
+		failed := false
+		for _, name := range args {
+			r := reloaded{Service: name}
+			if _, err := e.ask(api.OpCall, api.CallArgs{Service: name, Method: "reload"}); err != nil && !errors.As(err, &r.Error) {
+				return err
+			}
+			failed = failed || r.Error != nil
+			all = append(all, r)
+		}
+		var err error
+		if e.json {
+			err = e.print(all)
+		} else {
+			err = e.write(func(b *bytes.Buffer) {
+				for _, r := range all {
+					if r.Error != nil {
+						fmt.Fprintf(b, "%s: %s\n", clean(r.Service), clean(r.Error.Message))
+					} else {
+						fmt.Fprintf(b, "%s has read its settings\n", clean(r.Service))
+					}
+				}
+			})
+		}
+		if err == nil && failed {
 			return applet.Exit(1)
 		}
 		return err

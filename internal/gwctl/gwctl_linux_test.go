@@ -340,6 +340,35 @@ func TestLocalCommandReloads(t *testing.T) {
 	}
 }
 
+// Edited files are read by all that can, and who cannot says what helps.
+func TestReload(t *testing.T) {
+	for _, tt := range []struct {
+		args   []string
+		status int
+		out    string
+	}{
+		{[]string{"reload"}, 1, "bridge: its engine has changed: gwctl restart bridge\ncore has read its settings\n"},
+		{[]string{"reload", "core"}, 0, "core has read its settings\n"},
+		{[]string{"reload", "-json"}, 1, `[{"service":"bridge","error":{"code":"failed","message":"its engine has changed: gwctl restart bridge"}},{"service":"core"}]` + "\n"},
+	} {
+		b := gateway()
+		b.OnCall = func(_ context.Context, args api.CallArgs) (json.RawMessage, error) {
+			if args.Method != "reload" {
+				t.Errorf("asked for %+v", args)
+			}
+			if args.Service == "bridge" {
+				return nil, &api.Error{Code: api.CodeFailed, Message: "its engine has changed: gwctl restart bridge"}
+			}
+			return json.RawMessage("{}"), nil
+		}
+		path := controltest.Start(t, b, control.Options{})
+		status, out, errs := call(t.Context(), append([]string{"-socket", path}, tt.args...)...)
+		if status != tt.status || out != tt.out || errs != "" {
+			t.Errorf("%v: status %d, output\n%s\nwant %d and\n%s\n%s", tt.args, status, out, tt.status, tt.out, errs)
+		}
+	}
+}
+
 // A local command has services restarted only if they run.
 func TestLocalCommandRestarts(t *testing.T) {
 	b := gateway()

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -494,12 +495,8 @@ func TestUARTVanishesAndReturns(t *testing.T) {
 	if err := os.Remove(g.device); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
 	old.Close()
 	ends(t, c)
-	if d := time.Since(began); d > 500*time.Millisecond { // 50 ms, and a busy machine
-		t.Errorf("client closed after %v", d)
-	}
 	g.says(c.LocalAddr().String(), "the UART hung up")
 	g.says("the UART is not open", "no such file")
 
@@ -989,9 +986,38 @@ func TestOldXOFF(t *testing.T) {
 	}
 }
 
+// The client knows within 50 ms that the UART is gone: of a few times one on a
+// machine that did nothing else just then.
+func TestUARTLossIsToldAtOnce(t *testing.T) {
+	g := start(t, nil).open()
+	best := patience
+	for range 20 {
+		c := g.client()
+		if err := os.Remove(g.device); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		g.radio.Close()
+		ends(t, c)
+		best = min(best, time.Since(began))
+		if best <= 50*time.Millisecond {
+			return
+		}
+		g.plug()
+		g.open()
+	}
+	t.Errorf("client closed after %v at the earliest", best)
+}
+
 // TestService runs the command as PID 1 does, over kill -9.
 func TestService(t *testing.T) {
 	if dev := os.Getenv("BRIDGE_TEST_SERVICE"); dev != "" {
+		if os.Getuid() == 0 {
+			// The radio lock is in /run, which others here have, too.
+			if err := unix.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
 		a := Applet()
 		os.Exit(a.Execute(context.Background(), applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr},
 			[]string{"-device", dev, "-port", os.Getenv("BRIDGE_TEST_PORT"), "-flow", "none", "-bind", "127.0.0.1"}))
@@ -1018,6 +1044,9 @@ func TestService(t *testing.T) {
 			t.Fatal(err)
 		}
 		child := exec.Command(os.Args[0], "-test.run=^TestService$")
+		if os.Getuid() == 0 {
+			child.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+		}
 		child.Env = append(os.Environ(), "BRIDGE_TEST_SERVICE="+g.device, "BRIDGE_TEST_PORT="+strconv.Itoa(int(at.Port())))
 		child.Env = append(child.Env, notify.Environ(3, stored)...)
 		child.ExtraFiles = []*os.File{os.NewFile(uintptr(theirs), "notify")}

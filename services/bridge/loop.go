@@ -661,7 +661,7 @@ func (l *loop) warnings() []string {
 	if l.strangerAt != never && now-l.strangerAt < warnFor {
 		all = append(all, "not let to the radio: "+l.stranger)
 	}
-	return all
+	return append(all, l.watch.warnings()...)
 }
 
 // status answers Bridge.Status.

@@ -137,7 +137,7 @@ func (b *Bridge) Tap(ctx context.Context, args api.BridgeTapArgs) (d api.BridgeT
 			args.After = l.watch.passed()
 		}
 		got := l.watch.read(args.After)
-		got.began = l.start/1000
+		got.began = l.start / 1000
 		return got
 	})
 	if err != nil {

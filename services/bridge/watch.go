@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"time"
 
 	"gwinit/internal/api"
@@ -40,6 +41,47 @@ func (p protocol) String() string { return [...]string{"", "ash", "spinel", "unk
 // is for. The next client is looked at anew.
 const patienceBytes = 4 << 10
 
+// recent are the last frames of a direction, some recentFrames/2 to
+// recentFrames of them: at that many all counts are halved.
+type recent struct{ data, resent, crc uint32 }
+
+const recentFrames = 1024
+
+// What is worth a warning, in parts of the recent frames; see docs/bridge.md.
+const (
+	resentPart = 20  // one in so many sent again
+	crcPart    = 100 // one in so many damaged
+	fewFaults  = 10  // less of either says nothing yet
+)
+
+//go:nosplit
+//go:norace
+func (r *recent) halve() {
+	if r.data >= recentFrames {
+		r.data, r.resent, r.crc = r.data/2, r.resent/2, r.crc/2
+	}
+}
+
+// percent returns part of the frames.
+func (r *recent) percent(part uint32) string {
+	return strconv.Itoa(int((100*part+r.data/2)/max(r.data, 1))) + " %"
+}
+
+// warnings are about the client's session.
+func (w *watch) warnings() (all []string) {
+	radio, client := &w.sides[fromRadio].recent, &w.sides[fromClient].recent
+	if radio.crc >= fewFaults && radio.crc*crcPart >= radio.data {
+		all = append(all, radio.percent(radio.crc)+" of the radio's last frames arrived damaged: bytes are lost or changed on the serial line; compare FIRMWARE_FLOW_CTRL with the radio's firmware, and look at the line errors in gwctl status")
+	}
+	if radio.resent >= fewFaults && radio.resent*resentPart >= radio.data {
+		all = append(all, "the radio sent "+radio.percent(radio.resent)+" of its last frames again, since the client acknowledged late: its host is busy, or the network to it is slow (Wi-Fi?)")
+	}
+	if client.resent >= fewFaults && client.resent*resentPart >= client.data {
+		all = append(all, "the client sent "+client.percent(client.resent)+" of its last frames again, since the radio answered late or not at all: gwctl bridge shows more")
+	}
+	return all
+}
+
 // watch counts what passes. It belongs to the loop, which calls saw behind the
 // write of the bytes: nothing here is between the radio and its client.
 type watch struct {
@@ -58,6 +100,7 @@ type side struct {
 	ash    ash.Decoder
 	hdlc   hdlc.Decoder
 	count  api.ASHCounter
+	recent recent
 	faults [2]uint64 // CRC, invalid: not counted until a good frame comes
 }
 
@@ -66,7 +109,7 @@ func (w *watch) begin() {
 	w.protocol = notKnown
 	for i := range w.sides {
 		s := &w.sides[i]
-		s.since, s.ash, s.hdlc, s.faults = 0, ash.Decoder{}, hdlc.Decoder{}, [2]uint64{}
+		s.since, s.ash, s.hdlc, s.faults, s.recent = 0, ash.Decoder{}, hdlc.Decoder{}, [2]uint64{}, recent{}
 	}
 }
 
@@ -141,13 +184,17 @@ func (w *watch) good(s *side, f ash.Frame, left int) {
 	c := &s.count
 	c.CRC += s.faults[0]
 	c.Invalid += s.faults[1]
+	s.recent.crc += uint32(s.faults[0])
 	s.faults = [2]uint64{}
 	switch f.Kind {
 	case ash.Data:
 		c.Data++
+		s.recent.data++
 		if f.ReTx {
 			c.Resent++
+			s.recent.resent++
 		}
+		s.recent.halve()
 	case ash.Ack:
 		c.Ack++
 	case ash.Nak:

@@ -113,6 +113,48 @@ func TestWatchDetects(t *testing.T) {
 	}
 }
 
+// Status warns of what a user should do something about: of the last frames, of
+// this client, and of no few.
+func TestWatchWarns(t *testing.T) {
+	w := newWatch()
+	w.begin()
+	w.saw(fromClient, hostBegins)
+	say := func(who origin, frames, resent, broken int) {
+		for i := range frames {
+			f := framed(data(uint8(i)&7, i < resent, 4))
+			if i < broken {
+				b := slices.Clone(f)
+				b[3] ^= 1
+				w.saw(who, b)
+			}
+			w.saw(who, f)
+		}
+	}
+	check := func(what string, want ...string) {
+		t.Helper()
+		got := w.warnings()
+		if len(got) != len(want) {
+			t.Errorf("%s: %q, want %q", what, got, want)
+			return
+		}
+		for i := range want {
+			if !strings.Contains(got[i], want[i]) {
+				t.Errorf("%s: %q, want %q", what, got[i], want[i])
+			}
+		}
+	}
+	say(fromRadio, 9, 9, 9)
+	check("too few to say")
+	say(fromRadio, 191, 1, 1)
+	check("many", "5 % of the radio's last frames arrived damaged", "the radio sent 5 % of its last frames again")
+	say(fromRadio, 20*recentFrames, 0, 0)
+	check("long ago")
+	say(fromClient, 100, 30, 0)
+	check("the client", "the client sent 30 % of its last frames again")
+	w.begin()
+	check("another client")
+}
+
 func TestWatchAllocatesNothing(t *testing.T) {
 	w := newWatch()
 	w.saw(fromClient, hostBegins)
