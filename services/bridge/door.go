@@ -184,7 +184,7 @@ func (l *loop) promote(p *newcomer, now time.Duration) {
 	l.stall.since, l.stall.reported = never, false
 	l.client.counters, _ = l.port.Counts()
 	l.watch.begin()
-	l.b.o.Log("client " + came.peer.String() + " connected" + l.before(now))
+	l.sessions.log(l.b.o.Log, "client "+came.peer.String()+" connected"+l.before(now), now)
 	l.drainedNow = 0
 }
 
@@ -354,6 +354,37 @@ func (l *loop) leave(reason string) {
 	l.finish(fd, l.leftAt)
 }
 
+// sessionLines are logged at once, and one more every sessionLineEvery: two
+// clients that evict each other ten times a second must not push everything
+// else out of the log.
+const (
+	sessionLines     = 40
+	sessionLineEvery = 3 * time.Second
+)
+
+// budget bounds log lines.
+type budget struct {
+	spent  int           // lines that have not been forgiven
+	at     time.Duration // up to when they were
+	unsaid int           // lines left out since the last
+}
+
+// log says a line, or counts it.
+func (b *budget) log(log func(string), line string, now time.Duration) {
+	forgiven := int((now - b.at) / sessionLineEvery)
+	b.at += time.Duration(forgiven) * sessionLineEvery
+	if b.spent = max(0, b.spent-forgiven); b.spent >= sessionLines {
+		b.unsaid++
+		return
+	}
+	b.spent++
+	if b.unsaid > 0 {
+		line += " (and " + strconv.Itoa(b.unsaid) + " lines about clients were left out before)"
+		b.unsaid = 0
+	}
+	log(line)
+}
+
 // part ends the client's session and says why. Its socket is the caller's.
 func (l *loop) part(reason string) (fd int) {
 	c := &l.client
@@ -370,7 +401,7 @@ func (l *loop) part(reason string) (fd int) {
 	if errs := l.lostBytes(); errs != "" {
 		line += "; the UART reports " + errs
 	}
-	l.b.o.Log(line)
+	l.sessions.log(l.b.o.Log, line, now)
 	l.lastClose = c.peer.String() + ": " + reason
 	fd = c.fd
 	*c = client{fd: -1, stalled: never}

@@ -104,6 +104,7 @@ type loop struct {
 	stopBy     time.Duration
 	leftAt     time.Duration // when the last client left; never: there was none
 	lastClose  string
+	sessions   budget
 	saidNoAt   time.Duration // last line about a refusal
 	unsaid     int           // refusals since, without a line
 	n          counters

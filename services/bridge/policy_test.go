@@ -563,3 +563,33 @@ func TestContentionIsSaid(t *testing.T) {
 		t.Errorf("said %d times", said)
 	}
 }
+
+// Clients that come and go without end leave the log readable.
+func TestSessionLines(t *testing.T) {
+	var b budget
+	var said []string
+	log := func(line string) { said = append(said, line) }
+	now := time.Hour
+	for range 100 {
+		b.log(log, "x", now)
+	}
+	if len(said) != sessionLines {
+		t.Fatalf("%d lines at once, want %d", len(said), sessionLines)
+	}
+	b.log(log, "y", now+sessionLineEvery-1)
+	if len(said) != sessionLines {
+		t.Fatalf("a line too early: %q", said[sessionLines:])
+	}
+	b.log(log, "z", now+sessionLineEvery)
+	b.log(log, "z", now+sessionLineEvery)
+	if len(said) != sessionLines+1 || said[sessionLines] != "z (and 61 lines about clients were left out before)" {
+		t.Fatalf("after one interval %q", said[sessionLines:])
+	}
+	said = nil
+	for range 2 * sessionLines { // after a long time, no more than at first
+		b.log(log, "x", now+time.Hour)
+	}
+	if len(said) != sessionLines || said[0] != "x (and 1 lines about clients were left out before)" {
+		t.Errorf("%d lines after an hour, the first %q", len(said), said[0])
+	}
+}
