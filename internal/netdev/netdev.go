@@ -9,6 +9,7 @@ package netdev
 import (
 	"context"
 	"errors"
+	"math"
 	"net/netip"
 	"time"
 )
@@ -52,10 +53,27 @@ type Addr struct {
 	// Valid is how long the kernel keeps it; 0: for ever. It removes the
 	// address then even if nobody runs who would.
 	Valid time.Duration
+	// Broadcast is an IPv4 address's; not valid: the last one of Prefix.
+	// Addrs does not tell it.
+	Broadcast netip.Addr
 	// Tentative: an IPv6 address of which the kernel does not know yet, or
 	// knows that not, whether nobody else has it.
 	Tentative bool
+	// Duplicate: an IPv6 address that somebody else has (IFA_F_DADFAILED); it
+	// is Tentative for ever.
+	Duplicate bool
 }
+
+// RouterDNS is what a router's advertisement says of name servers (RFC 8106
+// section 5.1).
+type RouterDNS struct {
+	Index    int // the interface
+	Servers  []netip.Addr
+	Lifetime time.Duration // 0: not to be used any more
+}
+
+// Forever is a Lifetime that does not end.
+const Forever time.Duration = math.MaxInt64
 
 // Route is an IPv4 route out of an interface.
 type Route struct {
@@ -90,4 +108,11 @@ type Kernel interface {
 	// link. Changes that follow each other quickly may be one signal. The
 	// channel is closed once ctx has ended and nothing runs any more.
 	Watch(ctx context.Context) (<-chan struct{}, error)
+	// WatchDNS sends what routers say of name servers, after the kernel has
+	// taken the advertisement for good. The channel is closed as Watch's; it
+	// holds a few, and more than that are lost, as routers say it again.
+	WatchDNS(ctx context.Context) (<-chan RouterDNS, error)
+	// SolicitRouters has the routers of a link advertise themselves now. The
+	// kernel does so itself when a link comes up.
+	SolicitRouters(index int) error
 }

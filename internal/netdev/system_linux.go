@@ -2,6 +2,7 @@ package netdev
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -118,6 +119,7 @@ func (System) Addrs(index int) ([]Addr, error) {
 				out = append(out, Addr{
 					Prefix: p, Valid: lifetime(a.ValidLft),
 					Tentative: a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0 && a.Flags&unix.IFA_F_OPTIMISTIC == 0,
+					Duplicate: a.Flags&unix.IFA_F_DADFAILED != 0,
 				})
 			}
 		}
@@ -156,6 +158,9 @@ const maxLifetime = 0x7ffffffe * time.Second
 // SetAddr implements Kernel.
 func (System) SetAddr(index int, a Addr) error {
 	na := &netlink.Addr{IPNet: ipNet(a.Prefix)}
+	if a.Broadcast.IsValid() {
+		na.Broadcast = a.Broadcast.AsSlice()
+	}
 	if a.Valid > 0 {
 		na.ValidLft = int(max(1, min(a.Valid, maxLifetime)/time.Second))
 		na.PreferedLft = na.ValidLft
@@ -244,31 +249,124 @@ func (System) WatchAddrs(ctx context.Context) (<-chan struct{}, error) {
 }
 
 func watch(ctx context.Context, groups uint32) (<-chan struct{}, error) {
+	ch := make(chan struct{}, 1)
+	var b [1]byte
+	return ch, listen(ctx, groups, b[:], func([]byte) {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}, func() { close(ch) })
+}
+
+// WatchDNS implements Kernel.
+func (System) WatchDNS(ctx context.Context) (<-chan RouterDNS, error) {
+	ch := make(chan RouterDNS, 4)
+	const group = 1 << (unix.RTNLGRP_ND_USEROPT - 1)
+	b := make([]byte, 2048) // an option has 2040 bytes at most, and its kind some hundred
+	return ch, listen(ctx, group, b, func(msg []byte) {
+		dns, ok := parseRouterDNS(msg)
+		if !ok {
+			return
+		}
+		select {
+		case ch <- dns:
+		default:
+		}
+	}, func() { close(ch) })
+}
+
+// SolicitRouters implements Kernel.
+func (System) SolicitRouters(index int) error {
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMPV6)
+	if err != nil {
+		return fmt.Errorf("open ICMPv6 socket: %w", err)
+	}
+	defer unix.Close(fd)
+	// RFC 4861 section 4.1: a router drops what may have come from elsewhere.
+	err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 255)
+	if err == nil {
+		allRouters := [16]byte{0: 0xff, 1: 2, 15: 2}
+		err = unix.Sendto(fd, solicitation, 0, &unix.SockaddrInet6{Addr: allRouters, ZoneId: uint32(index)})
+	}
+	if err != nil {
+		return fmt.Errorf("solicit routers on link %d: %w", index, err)
+	}
+	return nil
+}
+
+// solicitation is the message of RFC 4861 section 4.1 without an option; the
+// kernel fills the checksum in.
+var solicitation = []byte{133, 0, 0, 0, 0, 0, 0, 0}
+
+// parseRouterDNS reads an RTM_NEWNDUSEROPT message with the option RDNSS. The
+// kernel's part is in its byte order, the router's in the network's.
+func parseRouterDNS(b []byte) (RouterDNS, bool) {
+	const (
+		header = unix.NLMSG_HDRLEN
+		// struct nduseroptmsg of linux/rtnetlink.h
+		family, optsLen, ifIndex, icmpType = header, header + 2, header + 4, header + 8
+		opts                               = header + 16
+		rdnss, head                        = 25, 8 // RFC 8106 section 5.1
+	)
+	native := binary.NativeEndian
+	if len(b) < opts+head || native.Uint16(b[4:]) != unix.RTM_NEWNDUSEROPT || b[family] != unix.AF_INET6 || b[icmpType] != 134 {
+		return RouterDNS{}, false
+	}
+	o := b[opts:]
+	n := int(o[1]) * 8
+	if o[0] != rdnss || n > int(native.Uint16(b[optsLen:])) || n > len(o) || n < head+16 {
+		return RouterDNS{}, false
+	}
+	dns := RouterDNS{Index: int(int32(native.Uint32(b[ifIndex:]))), Lifetime: Forever}
+	if s := binary.BigEndian.Uint32(o[4:]); s != 0xffffffff {
+		dns.Lifetime = time.Duration(s) * time.Second
+	}
+	for a := o[head:n]; len(a) >= 16; a = a[16:] {
+		addr := netip.AddrFrom16([16]byte(a[:16]))
+		if addr.IsUnspecified() || addr.IsMulticast() || addr.IsLoopback() || addr.Is4In6() {
+			continue
+		}
+		dns.Servers = append(dns.Servers, addr)
+	}
+	return dns, len(dns.Servers) > 0
+}
+
+// NetworkOrder is htons: the kernel takes an Ethernet protocol big-endian,
+// whatever the CPU is.
+func NetworkOrder(v uint16) uint16 {
+	var b [2]byte
+	binary.BigEndian.PutUint16(b[:], v)
+	return binary.NativeEndian.Uint16(b[:])
+}
+
+// listen subscribes to notifications and hands each to take, as far as it fits
+// buf, until ctx ends or they cannot be read any more; then it calls ended.
+func listen(ctx context.Context, groups uint32, buf []byte, take func([]byte), ended func()) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, fmt.Errorf("open rtnetlink socket: %w", err)
+		return fmt.Errorf("open rtnetlink socket: %w", err)
 	}
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("subscribe to changes of links: %w", err)
+		return fmt.Errorf("subscribe to changes of links: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), "rtnetlink")
 	rc, err := file.SyscallConn()
 	if err != nil {
 		file.Close()
-		return nil, fmt.Errorf("subscribe to changes of links: %w", err)
+		return fmt.Errorf("subscribe to changes of links: %w", err)
 	}
-	ch := make(chan struct{}, 1)
 	stop := context.AfterFunc(ctx, func() { file.Close() })
 	go func() {
-		defer close(ch)
+		defer ended()
 		defer stop()
 		defer file.Close()
-		var b [1]byte
 		for {
+			var n int
 			var errRecv error
 			err := rc.Read(func(fd uintptr) bool {
-				_, _, errRecv = unix.Recvfrom(int(fd), b[:], 0)
+				n, _, errRecv = unix.Recvfrom(int(fd), buf, 0)
 				return errRecv != unix.EAGAIN
 			})
 			if err != nil {
@@ -278,11 +376,8 @@ func watch(ctx context.Context, groups uint32) (<-chan struct{}, error) {
 			if errRecv != nil && errRecv != unix.ENOBUFS && errRecv != unix.EINTR {
 				return
 			}
-			select {
-			case ch <- struct{}{}:
-			default:
-			}
+			take(buf[:max(n, 0)])
 		}
 	}()
-	return ch, nil
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"gwinit/internal/netdev"
 )
@@ -19,6 +20,7 @@ type Kernel struct {
 	fail   map[string]error
 	calls  []string
 	watch  []chan struct{}
+	dns    chan netdev.RouterDNS // nil: not watched
 	nextID int
 }
 
@@ -232,6 +234,44 @@ func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
 
 // WatchAddrs is Watch: that signals changes of addresses as well.
 func (k *Kernel) WatchAddrs(ctx context.Context) (<-chan struct{}, error) { return k.Watch(ctx) }
+
+// WatchDNS implements netdev.Kernel, for one at a time.
+func (k *Kernel) WatchDNS(ctx context.Context) (<-chan netdev.RouterDNS, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.fail["WatchDNS"]; err != nil {
+		return nil, err
+	}
+	ch := make(chan netdev.RouterDNS, 8)
+	k.dns = ch
+	context.AfterFunc(ctx, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.dns = nil
+		close(ch)
+	})
+	return ch, nil
+}
+
+// Advertise has a router on the cable of an interface say which name servers
+// there are.
+func (k *Kernel) Advertise(name string, lifetime time.Duration, servers ...netip.Addr) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dns != nil {
+		k.dns <- netdev.RouterDNS{Index: k.links[name].Index, Servers: servers, Lifetime: lifetime}
+	}
+}
+
+// SolicitRouters implements netdev.Kernel.
+func (k *Kernel) SolicitRouters(index int) error {
+	return k.set(index, "SolicitRouters", "solicit", func(*iface) error { return nil })
+}
+
+// AddAddr gives an interface an address, as the kernel does by itself.
+func (k *Kernel) AddAddr(name string, a netdev.Addr) {
+	k.change(func() { k.links[name].addrs = append(k.links[name].addrs, a) })
+}
 
 // Unwatch ends one watch, or all of them if ch is nil, as a kernel out of
 // memory would.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 const inside = "GWINIT_NETLAB"
@@ -22,13 +23,9 @@ func Main(m *testing.M) {
 	if os.Getenv(inside) != "" {
 		os.Exit(m.Run())
 	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"=1")
+	// The tests that run Alone wait nearly all the time.
+	cmd := again("1", append(os.Args[1:], "-test.parallel=16")...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS,
-		Pdeathsig:  syscall.SIGKILL,
-	}
 	if err := cmd.Run(); err != nil {
 		if cmd.ProcessState == nil {
 			fmt.Fprintf(os.Stderr, "network namespace for the tests: %v (they need root)\n", err)
@@ -37,6 +34,42 @@ func Main(m *testing.M) {
 		os.Exit(cmd.ProcessState.ExitCode())
 	}
 	os.Exit(0)
+}
+
+// again is this test binary in new namespaces.
+func again(mark string, args ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), inside+"="+mark)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	return cmd
+}
+
+// Alone runs t, a test and no part of one, in a process with namespaces of its
+// own, so that it can take its time beside others that do. It returns true in
+// that process; false means that the test is over.
+func Alone(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(inside) == t.Name() {
+		return true
+	}
+	t.Parallel()
+	args := []string{"-test.run=^" + t.Name() + "$", "-test.v"}
+	if d, ok := t.Deadline(); ok {
+		args = append(args, "-test.timeout="+time.Until(d).String())
+	}
+	out, err := again(t.Name(), args...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	} else if testing.Verbose() {
+		t.Logf("%s", out)
+	}
+	if bytes.Contains(out, []byte("--- SKIP: ")) {
+		t.Skip("skipped in its own process")
+	}
+	return false
 }
 
 // Root makes a file system root with this namespace's /sys and /proc, an empty
