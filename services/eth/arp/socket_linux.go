@@ -1,0 +1,119 @@
+package arp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"gwinit/internal/netdev"
+)
+
+// On returns the Opener of a link, with AF_PACKET sockets. Nothing but a
+// conflict wakes their readers.
+func On(l netdev.Link) Opener {
+	return func(addr netip.Addr) (Conn, error) { return open(l, addr) }
+}
+
+func open(l netdev.Link, addr netip.Addr) (Conn, error) {
+	// Protocol 0: nothing arrives before the filter is in place.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open ARP socket: %w", err)
+	}
+	code := filter(l.MAC, addr)
+	prog := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &prog)
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: netdev.NetworkOrder(unix.ETH_P_ARP), Ifindex: l.Index})
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("set up ARP socket on %s: %w", l.Name, err)
+	}
+	f := os.NewFile(uintptr(fd), "arp "+l.Name)
+	rc, err := f.SyscallConn()
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("ARP socket on %s: %w", l.Name, err)
+	}
+	return &socket{f, rc.Read, rc.Write, l}, nil
+}
+
+// filter passes ARP of other hosts that have addr, or that have no address and
+// ask for it (classic BPF over what a SOCK_DGRAM packet socket sees, which
+// starts at the ARP header).
+func filter(mac netdev.MAC, addr netip.Addr) []unix.SockFilter {
+	a := addr.As4()
+	ip := binary.BigEndian.Uint32(a[:])
+	return []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 14},                                               // sender's address
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 3, K: ip},                                       //
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 7, K: 0},                                        //
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 24},                                               // target's address
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 5, K: ip},                                       //
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 8},                                                // sender's MAC
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 2, K: binary.BigEndian.Uint32(mac[:4])},         //
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 12},                                               //
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: uint32(binary.BigEndian.Uint16(mac[4:]))}, //
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffff},                                                         // all of it
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},                                                              // none
+	}
+}
+
+// socket is a Conn; the file makes a blocked Receive end at Close.
+type socket struct {
+	file        *os.File
+	read, write func(func(uintptr) bool) error
+	link        netdev.Link
+}
+
+// Send implements Conn.
+func (s *socket) Send(p Packet) error {
+	dst := &unix.SockaddrLinklayer{
+		Protocol: netdev.NetworkOrder(unix.ETH_P_ARP), Ifindex: s.link.Index,
+		Halen: 6, Addr: [8]byte{255, 255, 255, 255, 255, 255},
+	}
+	b := p.Marshal()
+	var errSend error
+	err := s.write(func(fd uintptr) bool {
+		errSend = unix.Sendto(int(fd), b, 0, dst)
+		return errSend != unix.EAGAIN
+	})
+	if err = errors.Join(err, errSend); err != nil {
+		return fmt.Errorf("send ARP on %s: %w", s.link.Name, err)
+	}
+	return nil
+}
+
+// Receive implements Conn. What is no ARP is passed over, and so is the link
+// going down.
+func (s *socket) Receive() (Packet, error) {
+	var buf [64]byte
+	for {
+		var n int
+		var errRecv error
+		err := s.read(func(fd uintptr) bool {
+			n, _, errRecv = unix.Recvfrom(int(fd), buf[:], 0)
+			return errRecv != unix.EAGAIN
+		})
+		if err != nil {
+			return Packet{}, fmt.Errorf("receive ARP: %w", err)
+		}
+		switch errRecv {
+		case nil:
+			if p, err := Parse(buf[:n]); err == nil {
+				return p, nil
+			}
+		case unix.EINTR, unix.ENETDOWN:
+		default:
+			return Packet{}, fmt.Errorf("receive ARP: %w", errRecv)
+		}
+	}
+}
+
+// Close implements Conn.
+func (s *socket) Close() error { return s.file.Close() }
