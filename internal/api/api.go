@@ -182,6 +182,15 @@ type Network struct {
 	DNS       []string `json:"dns,omitempty"`
 	Lease     int64    `json:"leaseSeconds,omitempty"` // left
 	Server    string   `json:"server,omitempty"`
+	// Conflicts are addresses of this box, or that a DHCP server gave it, that
+	// another host has.
+	Conflicts []Conflict `json:"conflicts,omitempty"`
+}
+
+// Conflict is an address that two hosts have.
+type Conflict struct {
+	Address string `json:"address"`
+	MAC     string `json:"mac,omitempty"` // of the other one, if it is known
 }
 
 // Radio is the UART, who has it (INV 5), and what radio.conf says of the radio.

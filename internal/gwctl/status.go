@@ -207,11 +207,14 @@ func (s screen) network(st api.Status) {
 	case n.State == "down":
 		s.alarm("network", name+" is down; gwctl logs core says why")
 	case n.State == "asking" && len(n.Addresses) == 0:
-		s.alarm("network", name+" has no address yet: no DHCP server has answered")
+		s.alarm("network", name+" has no address yet: no DHCP server has given one")
 	case n.State == "fallback":
-		s.alarm("network", name+" uses its fallback address: no DHCP server has answered")
+		s.alarm("network", name+" uses its fallback address: no DHCP server has given another")
 	case len(n.Addresses) == 0:
 		s.alarm("network", name+" has no address; gwctl logs core says why")
+	}
+	for _, c := range n.Conflicts {
+		s.alarm(s.again("network"), c.Address+" is also used by "+or(c.MAC, "another host")+": give one of the two another address")
 	}
 	text := name + " " + or(n.Method, "none")
 	if n.State != n.Method {

@@ -150,6 +150,10 @@ func TestStatusScreen(t *testing.T) {
 		{"fallback", func(s *api.Status) {
 			s.Network.Method, s.Network.State, s.Network.Lease, s.Network.Server = "fallback", "fallback", 0, ""
 		}, false},
+		{"address-conflicts", func(s *api.Status) {
+			s.Network.Method, s.Network.State, s.Network.Lease, s.Network.Server = "static", "static", 0, ""
+			s.Network.Conflicts = []api.Conflict{{Address: "192.168.1.50", MAC: "02:00:00:00:00:07"}, {Address: "fe80::11:22ff:fe33:4455"}}
+		}, false},
 		{"bridge-silent", func(s *api.Status) { s.Bridge = nil }, false},
 		{"bridge-stopped", func(s *api.Status) {
 			s.Bridge, s.Radio.Owner = nil, ""

@@ -4,8 +4,15 @@
 //
 // Nothing in it is fatal (INV 10, 11): an interface that is not there is waited
 // for, a step that fails is logged and done again later. IPv6 addresses are the
-// kernel's own work (SLAAC). It does not judge whether the network is of any
-// use; netwatch does.
+// kernel's own work (SLAAC), the name servers of its routers are ours (RFC 8106).
+// It does not judge whether the network is of any use; netwatch does.
+//
+// # One address, one host
+//
+// An address is announced when it comes and when the link came back, and watched
+// over (package arp). A lease whose address another host has is declined; an
+// address of eth0.conf or eth0.bak stays, as without it nobody would find the
+// box, and the status names the other.
 //
 // # What a restart finds
 //
@@ -13,6 +20,9 @@
 // /run/eth0.addr and its lease in /run/eth0.lease. The next start goes on with
 // that lease until its end, whether or not a server answers, so no connection
 // breaks. The kernel removes a leased address at the lease's end by itself.
+//
+// A reboot finds the address alone, in /userdata/etc/eth0.lease, and asks for it
+// first.
 package eth
 
 import (
@@ -31,6 +41,7 @@ import (
 	"gwinit/internal/api"
 	"gwinit/internal/config"
 	"gwinit/internal/netdev"
+	"gwinit/services/eth/arp"
 	"gwinit/services/eth/dhcp"
 )
 
@@ -49,6 +60,8 @@ type Options struct {
 	Kernel    netdev.Kernel
 	// Transport makes the DHCP client's sockets on a link.
 	Transport func(netdev.Link) dhcp.Transport
+	// ARP gives the way to ask who has an address on a link.
+	ARP func(netdev.Link) arp.Opener
 	// SetHostname sets the kernel's host name.
 	SetHostname func(string) error
 	// Random fills b, waiting for entropy until ctx ends at most.
@@ -70,30 +83,41 @@ type Service struct {
 	opt    Options
 	wishes chan wish // holds one
 	// Of Run's goroutine.
-	cfg       config.Network
-	changed   <-chan struct{} // nil: not subscribed
-	watchSaid bool            // why not was logged
+	cfg         config.Network
+	changed     <-chan struct{}         // nil: not subscribed
+	watchSaid   bool                    // why not was logged
+	routers     <-chan netdev.RouterDNS // nil: not subscribed
+	routersSaid bool
+	flaps       flaps
+	guards      sync.WaitGroup
+	saved       saved
 
 	// mu guards what follows, and is held while a setup is applied, so that
 	// there is one at a time.
-	mu      sync.Mutex
-	link    netdev.Link // last seen; Index 0: not there
-	mtu     int         // of the interface when it was found
-	cur     setup
-	lease   *dhcp.Lease
-	dirty   bool // cur could not be applied in full
-	retryAt time.Time
-	lastErr string
+	mu        sync.Mutex
+	link      netdev.Link // last seen; Index 0: not there
+	mtu       int         // of the interface when it was found
+	cur       setup
+	since     time.Time // of cur's address
+	guard     guarding
+	conflict  conflict // addr not valid: none
+	routerDNS []routerDNS
+	lease     *dhcp.Lease
+	dirty     bool // cur could not be applied in full
+	retryAt   time.Time
+	lastErr   string
 }
 
 // setup is a complete IPv4 configuration.
 type setup struct {
 	method, state string // as in api.Network
 	addr          netip.Prefix
-	expires       time.Time // zero: never
+	broadcast     netip.Addr // not valid: the last one of addr
+	expires       time.Time  // zero: never
 	routes        []netdev.Route
 	gateway       netip.Addr
 	dns           []netip.Addr
+	standIn       bool // dns is not of this network
 	ntp           []netip.Addr
 	search        []string
 	server        netip.Addr
@@ -107,7 +131,10 @@ func New(opt Options) *Service {
 		opt.Kernel = netdev.System{Root: opt.Root}
 	}
 	if opt.Transport == nil {
-		opt.Transport = func(l netdev.Link) dhcp.Transport { return dhcp.Sockets{Interface: l.Name, Index: l.Index} }
+		opt.Transport = func(l netdev.Link) dhcp.Transport { return dhcp.Sockets{Link: l} }
+	}
+	if opt.ARP == nil {
+		opt.ARP = arp.On
 	}
 	if opt.SetHostname == nil {
 		opt.SetHostname = func(name string) error { return syscall.Sethostname([]byte(name)) }
@@ -167,10 +194,18 @@ func (s *Service) Run(ctx context.Context) error {
 				for range s.changed { // until its goroutine is gone
 				}
 			}
+			if s.routers != nil {
+				for range s.routers {
+				}
+			}
 			return nil
 		case _, ok := <-s.changed:
 			if !ok {
 				s.changed = nil
+			}
+		case _, ok := <-s.routers: // there is no link to hear it on
+			if !ok {
+				s.routers = nil
 			}
 		case <-s.wishes: // there is no link to grant it on
 		case <-tick.C:
@@ -181,6 +216,7 @@ func (s *Service) Run(ctx context.Context) error {
 // subscribe makes sure that link changes are notified. Without it the link is
 // looked at every few seconds (INV 11).
 func (s *Service) subscribe(ctx context.Context) {
+	s.subscribeDNS(ctx)
 	if s.changed != nil || ctx.Err() != nil {
 		return
 	}
@@ -218,7 +254,10 @@ func (s *Service) loopback() {
 
 // runLink looks after the interface until it is gone or ctx ends.
 func (s *Service) runLink(ctx context.Context, link netdev.Link) {
+	// 2: also where forwarding is switched on, which must come later, as the
+	// kernel drops the routes of routers that it accepts no longer.
 	s.setSysctl("net/ipv6/conf/"+link.Name+"/accept_ra", "2")
+	wasUp := link.Up
 	if err := s.bringUp(ctx, &link); err != nil {
 		s.mu.Lock()
 		s.note(err)
@@ -231,7 +270,21 @@ func (s *Service) runLink(ctx context.Context, link netdev.Link) {
 		defer s.mu.Unlock()
 		if ctx.Err() == nil {
 			s.link, s.cur, s.lease = netdev.Link{}, setup{method: "none", state: "down"}, nil
+			s.conflict, s.routerDNS = conflict{}, nil
 		}
+	}()
+	if wasUp {
+		// What routers said to the process before is lost. They say it again
+		// by themselves, too, so this may fail.
+		_ = s.opt.Kernel.SolicitRouters(link.Index)
+	}
+	ctxGuard, endGuard := context.WithCancel(ctx)
+	defer func() {
+		endGuard()
+		s.mu.Lock()
+		s.guard = guarding{}
+		s.mu.Unlock()
+		s.guards.Wait()
 	}()
 
 	kept := s.kept(link.Index)
@@ -239,18 +292,25 @@ func (s *Service) runLink(ctx context.Context, link netdev.Link) {
 	s.mu.Lock()
 	s.link, s.mtu = link, link.MTU
 	s.cur = setup{method: "dhcp", state: "asking", addr: kept}
+	s.guard.ctx = ctxGuard
 	s.mu.Unlock()
 
 	var client *dhcp.Client
 	if s.cfg.Static != nil {
 		s.apply(static(s.cfg.Static, "static"))
 	} else {
-		if l, ok := s.unended(link.MAC, kept); ok {
+		l, unended := s.unended(link.MAC, kept)
+		if unended {
 			resume = l
+		}
+		client = dhcp.New(dhcp.Config{MAC: link.MAC, Hostname: s.cfg.Hostname, Resume: resume, Known: s.recall(link.MAC)},
+			s.opt.Transport(link), (*handler)(s))
+		s.mu.Lock()
+		s.guard.client = client
+		s.mu.Unlock()
+		if unended {
 			s.resume(l)
 		}
-		client = dhcp.New(dhcp.Config{MAC: link.MAC, Hostname: s.cfg.Hostname, Resume: resume},
-			s.opt.Transport(link), (*handler)(s))
 		ctxClient, stop := context.WithCancel(ctx)
 		done := make(chan struct{})
 		go func() {
@@ -269,7 +329,7 @@ func (s *Service) runLink(ctx context.Context, link netdev.Link) {
 	defer look.Stop()
 	said := false
 	for {
-		wait := s.again()
+		wait := min(s.again(), s.flaps.settle(s.opt.Log))
 		said = said || link.Carrier
 		if !said { // a link needs a few seconds to come up
 			wait = retryEvery
@@ -285,6 +345,13 @@ func (s *Service) runLink(ctx context.Context, link netdev.Link) {
 			if !ok {
 				s.changed = nil
 			}
+		case d, ok := <-s.routers:
+			if !ok {
+				s.routers = nil
+			} else {
+				s.heard(d)
+			}
+			continue
 		case w := <-s.wishes:
 			var ok bool
 			if link, ok = s.grant(ctx, w, link, client); !ok {
@@ -322,6 +389,7 @@ func (s *Service) moved(before, now netdev.Link, client *dhcp.Client) {
 		s.dirty, s.retryAt = true, time.Time{}
 		s.mu.Unlock()
 	}
+	changes := max(1, now.Changes-before.Changes)
 	switch {
 	case now.Carrier && (!before.Carrier || now.Changes != before.Changes):
 		// Also a flap too short to be seen: only the count tells.
@@ -329,13 +397,20 @@ func (s *Service) moved(before, now netdev.Link, client *dhcp.Client) {
 		if now.SpeedMbit > 0 {
 			speed = fmt.Sprintf(", %d Mbit/s", now.SpeedMbit)
 		}
-		s.opt.Log(now.Name + ": link up" + speed)
+		s.flaps.say(s.opt.Log, now.Name+": link up"+speed, changes)
+		s.mu.Lock()
+		s.guard.again = time.Now().Add(guardSettle)
+		s.doubtDNSLocked()
+		s.mu.Unlock()
 		s.opt.Changed()
 		if client != nil {
 			client.Carrier(true)
 		}
 	case before.Carrier && !now.Carrier:
-		s.opt.Log(now.Name + ": link down")
+		s.flaps.say(s.opt.Log, now.Name+": link down", changes)
+		s.mu.Lock()
+		s.guard.again = time.Time{}
+		s.mu.Unlock()
 		if client != nil {
 			client.Carrier(false)
 		}
@@ -388,7 +463,7 @@ func (s *Service) applyLocked(to setup) {
 		errs = append(errs, k.DelAddr(index, from.addr))
 	}
 	if to.addr.IsValid() {
-		a := netdev.Addr{Prefix: to.addr}
+		a := netdev.Addr{Prefix: to.addr, Broadcast: to.broadcast}
 		if !to.expires.IsZero() {
 			a.Valid = max(time.Second, time.Until(to.expires))
 		}
@@ -403,6 +478,10 @@ func (s *Service) applyLocked(to setup) {
 	errs = append(errs, k.SetRoutes(index, to.routes))
 	errs = append(errs, s.writeFiles(to))
 	s.note(errors.Join(errs...))
+	if to.addr != from.addr || s.since.IsZero() {
+		s.since = time.Now()
+	}
+	s.guardLocked(false)
 	if to.addr.IsValid() && (to.addr != from.addr || to.state != from.state || !slices.Equal(to.ntp, from.ntp)) {
 		s.opt.Changed()
 	}
@@ -430,10 +509,19 @@ func (s *Service) again() time.Duration {
 	if s.dirty && !time.Now().Before(s.retryAt) {
 		s.applyLocked(s.cur)
 	}
-	if s.dirty {
-		return time.Until(s.retryAt)
+	next := s.endDNSLocked()
+	if at := s.guard.again; !at.IsZero() {
+		if time.Now().Before(at) {
+			next = min(next, time.Until(at))
+		} else {
+			s.guardLocked(true)
+		}
 	}
-	return lookEvery
+	s.rememberLocked()
+	if s.dirty {
+		next = min(next, time.Until(s.retryAt))
+	}
+	return next
 }
 
 // NTP tells whether there is a link with an IPv4 address, which a network with
@@ -448,7 +536,8 @@ func (s *Service) NTP() (up bool, servers []netip.Addr) {
 // Status returns what there is now. It is safe for concurrent use.
 func (s *Service) Status() api.Network {
 	s.mu.Lock()
-	link, cur := s.link, s.cur
+	link, cur, shared := s.link, s.cur, s.conflict
+	dns := s.nameServersLocked(cur)
 	s.mu.Unlock()
 	n := api.Network{
 		Interface: s.opt.Interface,
@@ -472,12 +561,15 @@ func (s *Service) Status() api.Network {
 		addrs = []netdev.Addr{{Prefix: cur.addr}}
 	}
 	for _, a := range addrs {
-		n.Addresses = append(n.Addresses, a.Prefix.String())
+		if !a.Duplicate {
+			n.Addresses = append(n.Addresses, a.Prefix.String())
+		}
 	}
+	n.Conflicts = conflicts(shared, addrs)
 	if cur.gateway.IsValid() {
 		n.Gateway = cur.gateway.String()
 	}
-	for _, d := range cur.dns {
+	for _, d := range dns {
 		n.DNS = append(n.DNS, d.String())
 	}
 	if cur.server.IsValid() {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,8 @@ import (
 	"gwinit/internal/api"
 	"gwinit/internal/netdev"
 	"gwinit/internal/netdev/netdevtest"
+	"gwinit/services/eth/arp"
+	"gwinit/services/eth/arp/arptest"
 	"gwinit/services/eth/dhcp"
 	"gwinit/services/eth/dhcp/dhcptest"
 )
@@ -36,6 +39,7 @@ type lab struct {
 	root   string
 	kernel *netdevtest.Kernel
 	net    *dhcptest.Net
+	cable  *arptest.Cable
 	opt    Options
 	stop   func()
 
@@ -58,12 +62,13 @@ func run(t *testing.T, files map[string]string, prepare func(*lab, *Options), te
 	}
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now().Add(-20 * time.Second)
-		l := &lab{t: t, root: root, kernel: netdevtest.New(), net: dhcptest.New()}
+		l := &lab{t: t, root: root, kernel: netdevtest.New(), net: dhcptest.New(), cable: arptest.New()}
 		l.net.Serve(server.Answer)
 		l.kernel.Add("eth0", netdev.MAC{2, 0, 0, 0, 0, 9})
 		opt := Options{
 			Root: root, Kernel: l.kernel,
 			Transport:   func(netdev.Link) dhcp.Transport { return l.net },
+			ARP:         func(netdev.Link) arp.Opener { return l.cable.Open },
 			SetHostname: func(string) error { return nil },
 			Uptime:      func() time.Duration { return time.Since(began) },
 			Userdata:    func() bool { return true },
@@ -102,6 +107,9 @@ func (l *lab) start() {
 		}
 		if n := l.net.Open(); n != 0 {
 			l.t.Errorf("%d sockets left open", n)
+		}
+		if n := l.cable.Sockets(); n != 0 {
+			l.t.Errorf("%d ARP sockets left open", n)
 		}
 	}
 }
@@ -582,6 +590,348 @@ func FuzzReadRecord(f *testing.F) {
 		}
 		if to := leased(l); to.addr != l.Addr || len(to.dns) == 0 {
 			t.Errorf("%q gives %+v", b, to)
+		}
+	})
+}
+
+var other = netdev.MAC{2, 0, 0, 0, 0, 7}
+
+// An address of eth0.conf that another host has stays, and is said.
+func TestStaticConflict(t *testing.T) {
+	files := map[string]string{"userdata/etc/eth0.conf": "IPADDR=10.7.0.9/24\nGATEWAY=10.7.0.1\n"}
+	at := netip.MustParseAddr("10.7.0.9")
+	run(t, files, func(l *lab, _ *Options) { l.cable.Take(at, other) }, func(l *lab) {
+		want := []api.Conflict{{Address: "10.7.0.9", MAC: "02:00:00:00:00:07"}}
+		n := l.after(10 * time.Minute)
+		if n.State != "static" || !slices.Equal(n.Addresses, []string{"10.7.0.9/24"}) || !slices.Equal(n.Conflicts, want) {
+			t.Errorf("%+v", n)
+		}
+		if l.count("10.7.0.9 is also used by 02:00:00:00:00:07") != 1 {
+			t.Errorf("log %q", l.log)
+		}
+		l.cable.Leave(at)
+		if n := l.after(2 * time.Minute); len(n.Conflicts) != 0 || l.count("no other host uses 10.7.0.9 any more") != 1 {
+			t.Errorf("%+v, log %q", n, l.log)
+		}
+		// The cable goes where somebody has it.
+		l.kernel.Plug("eth0", false)
+		l.cable.Take(at, other)
+		l.after(time.Minute)
+		l.kernel.Plug("eth0", true)
+		if n := l.after(2 * time.Second); !slices.Equal(n.Conflicts, want) {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+// A lease whose address somebody has is declined, and the status says why there
+// is none.
+func TestLeaseConflict(t *testing.T) {
+	run(t, nil, func(l *lab, _ *Options) { l.net.Use(server.Addr, other) }, func(l *lab) {
+		want := []api.Conflict{{Address: "10.0.0.50", MAC: "02:00:00:00:00:07"}}
+		if n := l.after(time.Second); n.State != "asking" || len(n.Addresses) != 0 || !slices.Equal(n.Conflicts, want) {
+			t.Errorf("%+v", n)
+		}
+		l.net.Use(server.Addr, netdev.MAC{})
+		l.after(9 * time.Second)
+		l.bound()
+		if n := l.Status(); len(n.Conflicts) != 0 {
+			t.Errorf("%+v", n)
+		}
+		// Somebody takes it later, and keeps it when told whose it is.
+		l.after(time.Minute)
+		l.cable.Take(server.Addr, other)
+		l.cable.Say(arp.Packet{Request: true, Sender: other, SenderIP: server.Addr, TargetIP: server.Addr})
+		if n := l.after(time.Second); n.State != "asking" || len(n.Addresses) != 0 || !slices.Equal(n.Conflicts, want) {
+			t.Errorf("%+v", n)
+		}
+		if l.count("address 10.0.0.50/24 lost: 10.0.0.50 is used by another host, 02:00:00:00:00:07") != 1 {
+			t.Errorf("log %q", l.log)
+		}
+	})
+}
+
+// INV 11.
+func TestNoARP(t *testing.T) {
+	run(t, nil, func(l *lab, _ *Options) { l.cable.Fail(errors.New("no packet sockets")) }, func(l *lab) {
+		l.bound()
+		if l.count("10.0.0.50 is not watched over: no packet sockets") != 1 {
+			t.Errorf("log %q", l.log)
+		}
+	})
+}
+
+func TestDuplicateIPv6(t *testing.T) {
+	run(t, nil, nil, func(l *lab) {
+		l.bound()
+		l.kernel.AddAddr("eth0", netdev.Addr{Prefix: netip.MustParsePrefix("fe80::1/64"), Tentative: true, Duplicate: true})
+		n := l.Status()
+		if !slices.Equal(n.Conflicts, []api.Conflict{{Address: "fe80::1"}}) || !slices.Equal(n.Addresses, []string{"10.0.0.50/24"}) {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+func TestBroadcast(t *testing.T) {
+	odd := server
+	odd.Options = map[uint8][]byte{28: {10, 0, 0, 0}}
+	run(t, nil, func(l *lab, _ *Options) { l.net.Serve(odd.Answer) }, func(l *lab) {
+		l.bound()
+		addrs, err := l.kernel.Addrs(2)
+		if err != nil || len(addrs) != 1 || addrs[0].Broadcast != netip.MustParseAddr("10.0.0.0") {
+			t.Errorf("%+v, %v", addrs, err)
+		}
+	})
+}
+
+// The name servers of both families, in one file.
+func TestNameServers(t *testing.T) {
+	v6 := func(s string) netip.Addr { return netip.MustParseAddr(s) }
+	full := server
+	full.Options = map[uint8][]byte{6: {10, 0, 0, 2, 10, 0, 0, 3, 10, 0, 0, 4}, 15: []byte("lan.example")}
+	var changes atomic.Int32
+	run(t, nil, func(l *lab, o *Options) {
+		l.net.Serve(full.Answer)
+		o.Changed = func() { changes.Add(1) }
+	}, func(l *lab) {
+		l.bound()
+		resolv := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := file(t, l.root, resolvFile); got != want {
+				t.Errorf("resolv.conf %q, want %q", got, want)
+			}
+		}
+		const v4 = "search lan.example\nnameserver 10.0.0.2\nnameserver 10.0.0.3\n"
+		resolv(v4 + "nameserver 10.0.0.4\n")
+		before := changes.Load()
+		l.kernel.Advertise("eth0", 30*time.Second, v6("fd00::2"), v6("fd00::1"))
+		resolv(v4 + "nameserver fd00::1\n")
+		if changes := changes.Load(); changes != before+1 {
+			t.Errorf("told %d times", changes-before)
+		}
+		if n := l.Status(); !slices.Equal(n.DNS, []string{"10.0.0.2", "10.0.0.3", "fd00::1", "fd00::2", "10.0.0.4"}) {
+			t.Errorf("DNS %v", n.DNS)
+		}
+		l.kernel.Advertise("lo", time.Hour, v6("fd00::"))
+		// Said again, they stay; one is withdrawn, and the other one ends.
+		l.after(20 * time.Second)
+		l.kernel.Advertise("eth0", 30*time.Second, v6("fd00::1"), v6("fd00::2"))
+		l.after(20 * time.Second)
+		resolv(v4 + "nameserver fd00::1\n")
+		l.kernel.Advertise("eth0", 0, v6("fd00::1"))
+		resolv(v4 + "nameserver fd00::2\n")
+		l.after(11 * time.Second)
+		resolv(v4 + "nameserver 10.0.0.4\n")
+		// For ever, and on the link: with its zone.
+		l.kernel.Advertise("eth0", netdev.Forever, v6("fe80::53"))
+		l.after(24 * time.Hour)
+		resolv(v4 + "nameserver fe80::53%eth0\n")
+		// The cable was out: it is said again within 10 s, or is of the past.
+		l.kernel.Flap("eth0")
+		l.after(5 * time.Second)
+		resolv(v4 + "nameserver fe80::53%eth0\n")
+		l.kernel.Advertise("eth0", time.Hour, v6("fd00::1"))
+		l.after(6 * time.Second)
+		resolv(v4 + "nameserver fd00::1\n")
+		// More than can be kept.
+		for i := range 20 {
+			l.kernel.Advertise("eth0", time.Hour, netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(i + 1)}))
+			synctest.Wait()
+		}
+		if n := l.Status(); len(n.DNS) != 3+maxRouterDNS {
+			t.Errorf("DNS %v", n.DNS)
+		}
+	})
+}
+
+// Without a DHCP server that names any, IPv6's are asked first.
+func TestNameServersOfIPv6Only(t *testing.T) {
+	run(t, nil, func(l *lab, _ *Options) { l.net.Serve(nil) }, func(l *lab) {
+		l.after(time.Second)
+		l.kernel.Advertise("eth0", time.Hour, netip.MustParseAddr("fd00::1"))
+		l.after(time.Second)
+		if got := file(t, l.root, resolvFile); got != "nameserver fd00::1\n" {
+			t.Errorf("without an address: %q", got)
+		}
+		l.after(10 * time.Second)
+		if got := file(t, l.root, resolvFile); got != "nameserver fd00::1\nnameserver 8.8.8.8\nnameserver 1.1.1.1\n" {
+			t.Errorf("with the fallback: %q", got)
+		}
+	})
+}
+
+func TestRouterNotificationsFail(t *testing.T) {
+	run(t, nil, func(l *lab, _ *Options) { l.kernel.Fail("WatchDNS", errors.New("no such group")) }, func(l *lab) {
+		l.bound()
+		l.after(time.Minute)
+		if l.count("no such group") != 1 {
+			t.Errorf("log %q", l.log)
+		}
+		l.kernel.Fail("WatchDNS", nil)
+		l.after(time.Minute)
+		l.kernel.Advertise("eth0", time.Hour, netip.MustParseAddr("fd00::1"))
+		if l.after(time.Second); !slices.Contains(l.Status().DNS, "fd00::1") {
+			t.Errorf("%+v", l.Status())
+		}
+	})
+}
+
+// Routers are asked where the kernel has asked before this process was there.
+func TestRoutersAreAskedAfterARestart(t *testing.T) {
+	run(t, nil, nil, func(l *lab) {
+		l.bound()
+		if slices.Contains(l.kernel.Calls(), "solicit") {
+			t.Error("asked where the kernel asks itself")
+		}
+		l.restart()
+		l.bound()
+		if !slices.Contains(l.kernel.Calls(), "solicit") {
+			t.Error("not asked after a restart")
+		}
+	})
+}
+
+const savedPath = "userdata/etc/eth0.lease"
+
+// The address is there at the next boot, and flash is written once a day.
+func TestAddressOverAReboot(t *testing.T) {
+	second := server
+	second.Addr = netip.MustParseAddr("10.0.0.51")
+	files := map[string]string{macFile: "02:00:00:00:00:01\n"}
+	run(t, files, nil, func(l *lab) {
+		l.bound()
+		if l.after(9 * time.Minute); exists(l, savedPath) {
+			t.Error("written at once")
+		}
+		l.after(2 * time.Minute)
+		if got := file(t, l.root, savedPath); got != "10.0.0.50 10.0.0.1 02:00:00:00:00:01\n" {
+			t.Errorf("%q", got)
+		}
+		// Another one within the day, and after a restart.
+		l.net.Serve(second.Answer)
+		l.restart()
+		l.after(12 * time.Hour)
+		if got := l.Status().Addresses; !slices.Equal(got, []string{"10.0.0.51/24"}) {
+			t.Errorf("addresses %v", got)
+		}
+		if got := file(t, l.root, savedPath); got != "10.0.0.50 10.0.0.1 02:00:00:00:00:01\n" {
+			t.Errorf("%q within a day", got)
+		}
+		l.after(13 * time.Hour)
+		if got := file(t, l.root, savedPath); got != "10.0.0.51 10.0.0.1 02:00:00:00:00:01\n" {
+			t.Errorf("%q after a day", got)
+		}
+		// A boot: the interface is new, /run is empty.
+		l.stop()
+		l.kernel.Remove("eth0")
+		l.kernel.Add("eth0", netdev.MAC{2, 9})
+		for _, name := range []string{"run/eth0.saved", "run/eth0.lease", "run/eth0.addr"} {
+			if err := os.Remove(filepath.Join(l.root, name)); err != nil {
+				t.Error(err)
+			}
+		}
+		l.net.Take()
+		l.start()
+		l.after(time.Second)
+		if got, want := kinds(l.net), []string{"REQUEST packet 255.255.255.255 want 10.0.0.51"}; !slices.Equal(got, want) {
+			t.Errorf("sent %q, want %q", got, want)
+		}
+	})
+}
+
+func exists(l *lab, name string) bool {
+	_, err := os.Stat(filepath.Join(l.root, name))
+	return err == nil
+}
+
+// Without /userdata, and where it cannot be written, nothing else changes.
+func TestAddressThatCannotBeSaved(t *testing.T) {
+	var there atomic.Bool
+	run(t, map[string]string{macFile: "02:00:00:00:00:01\n"}, func(_ *lab, o *Options) { o.Userdata = there.Load }, func(l *lab) {
+		l.bound()
+		if l.after(time.Hour); exists(l, savedPath) || exists(l, "run/eth0.saved") {
+			t.Error("written without /userdata")
+		}
+		there.Store(true)
+		if err := os.Mkdir(filepath.Join(l.root, savedPath), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		l.after(23 * time.Hour)
+		if n := l.count("eth0.lease"); n != 1 {
+			t.Errorf("tried %d times: %q", n, l.log)
+		}
+		if n := l.Status(); n.State != "bound" {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+func TestParseSaved(t *testing.T) {
+	mac := netdev.MAC{2, 0, 0, 0, 0, 1}
+	if got, want := parseSaved("10.0.0.50 10.0.0.1 02:00:00:00:00:01\n", mac), (dhcp.Known{Addr: server.Addr, Server: server.ID}); got != want {
+		t.Errorf("%+v", got)
+	}
+	for _, text := range []string{
+		"", "\n", "10.0.0.50", "10.0.0.50 10.0.0.1 02:00:00:00:00:02", "10.0.0.50 10.0.0.1 02:00:00:00:00:01 more",
+		"0.0.0.0 10.0.0.1 02:00:00:00:00:01", "fd00::1 10.0.0.1 02:00:00:00:00:01", "10.0.0.50 255.255.255.255 02:00:00:00:00:01",
+		"\x00\x00\x00 10.0.0.1 02:00:00:00:00:01",
+	} {
+		if got := parseSaved(text, mac); got != (dhcp.Known{}) {
+			t.Errorf("%q: %+v", text, got)
+		}
+	}
+}
+
+func FuzzParseSaved(f *testing.F) {
+	mac := netdev.MAC{2, 0, 0, 0, 0, 1}
+	f.Add("10.0.0.50 10.0.0.1 02:00:00:00:00:01\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		k := parseSaved(text, mac)
+		if k != (dhcp.Known{}) && (!k.Addr.Is4() || !k.Server.Is4()) {
+			t.Errorf("%q: %+v", text, k)
+		}
+	})
+}
+
+// A link that flaps ten times a second for five minutes: the log can be read,
+// nobody is asked all the time, and then all is well.
+func TestFlappingIsCalm(t *testing.T) {
+	run(t, nil, nil, func(l *lab) {
+		l.bound()
+		l.after(3 * time.Second)
+		l.net.Take()
+		l.cable.Sent()
+		lines := l.count("")
+		for range 3000 {
+			l.kernel.Plug("eth0", false)
+			l.after(50 * time.Millisecond)
+			l.kernel.Plug("eth0", true)
+			l.after(50 * time.Millisecond)
+		}
+		l.after(3 * time.Second)
+		if n := l.count("") - lines; n > 13 {
+			t.Errorf("%d lines: %q", n, l.log[lines:])
+		}
+		if l.count("changes in") < 4 || l.count("link up, after ") < 1 {
+			t.Errorf("log %q", l.log[lines:])
+		}
+		if n := len(l.net.Take()); n > 310 {
+			t.Errorf("%d DHCP messages", n)
+		}
+		if sent := l.cable.Sent(); len(sent) != 2 {
+			t.Errorf("ARP %q", sent)
+		}
+		l.bound()
+		// A cable that is moved by hand is said as it happens.
+		l.after(time.Minute)
+		lines = l.count("")
+		l.kernel.Plug("eth0", false)
+		l.after(time.Second)
+		l.kernel.Plug("eth0", true)
+		l.after(10 * time.Millisecond)
+		if got := l.log[lines:]; !slices.Equal(got, []string{"eth0: link down", "eth0: link up"}) {
+			t.Errorf("log %q", got)
 		}
 	})
 }

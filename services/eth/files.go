@@ -27,6 +27,8 @@ const (
 	hostsFile  = "run/hosts"
 	addrFile   = "run/%s.addr"
 	leaseFile  = "run/%s.lease"
+	savedRun   = "run/%s.saved"          // when savedFile was written, in s of Options.Uptime
+	savedFile  = "userdata/etc/%s.lease" // for the next boot
 )
 
 func (s *Service) path(name string) string { return filepath.Join("/", s.opt.Root, name) }
@@ -38,20 +40,32 @@ func (s *Service) writeFiles(to setup) error {
 		addr = to.addr.String() + "\n"
 	}
 	err := errors.Join(s.write(fmt.Sprintf(addrFile, s.opt.Interface), addr), s.writeLease())
-	if to.addr.IsValid() {
-		err = errors.Join(err, s.write(resolvFile, resolvConf(to.dns, to.search)))
-	}
+	_, errResolv := s.writeResolv(to)
 	s.writeHosts(to.addr.Addr())
-	return err
+	return errors.Join(err, errResolv)
+}
+
+// writeResolv writes resolv.conf, if there is anything to write, and tells
+// whether that changed it.
+func (s *Service) writeResolv(to setup) (changed bool, err error) {
+	if !to.addr.IsValid() && len(s.routerDNS) == 0 {
+		return false, nil
+	}
+	return s.replace(resolvFile, resolvConf(s.nameServersLocked(to), to.search))
 }
 
 // write replaces a file if that changes it.
 func (s *Service) write(name, text string) error {
+	_, err := s.replace(name, text)
+	return err
+}
+
+func (s *Service) replace(name, text string) (changed bool, err error) {
 	path := s.path(name)
 	if old, err := os.ReadFile(path); err == nil && string(old) == text {
-		return nil
+		return false, nil
 	}
-	return atomicfile.Write(path, []byte(text), 0o644)
+	return true, atomicfile.Write(path, []byte(text), 0o644)
 }
 
 // resolvConf makes the file of resolv.conf(5), of which a resolver reads three

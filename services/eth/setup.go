@@ -18,6 +18,7 @@ func static(st *config.Static, method string) setup {
 	if st.Domain != "" {
 		to.search = []string{st.Domain}
 	}
+	to.standIn = method == "fallback"
 	if st.Gateway.IsValid() {
 		to.routes = []netdev.Route{{Dst: anywhere, Via: st.Gateway, OnLink: st.OnLink}}
 	}
@@ -29,12 +30,12 @@ var publicDNS = netip.AddrFrom4([4]byte{8, 8, 8, 8})
 
 // leased makes the configuration of a lease.
 func leased(l dhcp.Lease) setup {
-	to := setup{method: "dhcp", state: "bound", addr: l.Addr, dns: l.DNS, ntp: l.NTP, search: l.Search, server: l.Server, mtu: l.MTU}
+	to := setup{method: "dhcp", state: "bound", addr: l.Addr, broadcast: l.Broadcast, dns: l.DNS, ntp: l.NTP, search: l.Search, server: l.Server, mtu: l.MTU}
 	if l.Duration != dhcp.Infinite {
 		to.expires = l.Acquired.Add(l.Duration)
 	}
 	if len(to.dns) == 0 {
-		to.dns = []netip.Addr{publicDNS}
+		to.dns, to.standIn = []netip.Addr{publicDNS}, true
 	}
 	if len(to.search) == 0 && l.Domain != "" {
 		to.search = []string{l.Domain}
@@ -87,8 +88,16 @@ func (h *handler) Bound(l dhcp.Lease) {
 	if s.cur.addr != to.addr || s.cur.state != to.state || s.lease == nil || s.lease.Server != l.Server {
 		s.opt.Log(fmt.Sprintf("%s: %v from %v %s", s.opt.Interface, l.Addr, l.Server, term(l.Duration)))
 	}
-	s.lease = &l
+	s.lease, s.conflict = &l, conflict{}
 	s.applyLocked(to)
+}
+
+// InUse implements dhcp.Handler.
+func (h *handler) InUse(addr netip.Addr, other [6]byte) {
+	s := (*Service)(h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conflict = conflict{addr, other}
 }
 
 // Lost implements dhcp.Handler.
@@ -105,7 +114,7 @@ func (h *handler) Lost(why string) {
 func (h *handler) NoServer() {
 	s := (*Service)(h)
 	fallback := &s.cfg.Fallback
-	s.opt.Log(fmt.Sprintf("%s: no DHCP server answers; using %v until one does", s.opt.Interface, fallback.Addr))
+	s.opt.Log(fmt.Sprintf("%s: no address from a DHCP server; using %v until there is one", s.opt.Interface, fallback.Addr))
 	s.apply(static(fallback, "fallback"))
 }
 

@@ -17,6 +17,7 @@ packages() {
 	# scanner at the bridge's door, a C compiler for the race detector.
 	test)
 		echo openssh-client nmap qemu-user dnsmasq-base iproute2 util-linux procps mtd-utils squashfs-tools gcc libc6-dev git
+		echo busybox udhcpd radvd # another DHCP server, an IPv6 router, a host that takes an address
 		echo avahi-daemon avahi-utils dbus-daemon bind9-dnsutils
 		echo libcap2 libedit2 libgnutls30 libnettle8 libseccomp2 # chronyd's, see below
 		;;

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ const (
 	Init State = iota
 	Requesting
 	Rebooting
+	Checking // the address was granted, and others are asked whether they have it
 	Bound
 	Renewing
 	Rebinding
@@ -28,7 +30,7 @@ const (
 
 // String implements fmt.Stringer.
 func (s State) String() string {
-	return [...]string{"init", "requesting", "rebooting", "bound", "renewing", "rebinding"}[s]
+	return [...]string{"init", "requesting", "rebooting", "checking", "bound", "renewing", "rebinding"}[s]
 }
 
 // The client's times. RFC 2131 section 4.1 starts at 4 s and ends at 64 s. The
@@ -37,7 +39,7 @@ func (s State) String() string {
 // should not wait that long.
 const (
 	askMin = time.Second
-	askMax = 32 * time.Second
+	askMax = time.Minute
 	// askSpread is the part of a delay by which it varies, either way: boxes
 	// that lost power together do not ask together for ever.
 	askSpread = 0.2
@@ -54,6 +56,12 @@ const (
 	// moment for it to go down again, and happens at most so often.
 	linkSettle = 100 * time.Millisecond
 	linkEvery  = time.Second
+	// declinePause is how long nothing is asked for after an address was
+	// declined (RFC 2131 section 3.1: 10 s at least).
+	declinePause = 10 * time.Second
+	// strangerWait is how long a server that the client had a lease from has
+	// to answer, too, when another one was quicker.
+	strangerWait = 500 * time.Millisecond
 	// renewMin bounds how often a lease's server is asked to renew it; RFC
 	// 2131 section 4.4.5 says 60 s, which is one try on a two minute lease.
 	renewMin, renewMinShort = time.Minute, 5 * time.Second
@@ -68,6 +76,15 @@ type Config struct {
 	// and held until its end, whether or not a server answers (RFC 2131
 	// section 3.2).
 	Resume Lease
+	// Known is what was had before a reboot, if its Addr is valid and Resume
+	// is none: it is asked for first, and not used before it is granted.
+	Known Known
+}
+
+// Known is an address that a server once granted.
+type Known struct {
+	Addr   netip.Addr
+	Server netip.Addr // option 54
 }
 
 // Handler is told what became of the lease. Its methods are called one at a
@@ -77,8 +94,11 @@ type Handler interface {
 	Bound(Lease)
 	// Lost says that the address may no longer be used, and why.
 	Lost(why string)
-	// NoServer says that nobody has answered for a while and that no lease
-	// is held. The client goes on asking. Called once until the next Bound.
+	// InUse says that a granted address is declined, as other has it. Lost
+	// follows, if it was in use here.
+	InUse(addr netip.Addr, other [6]byte)
+	// NoServer says that nobody has granted an address for a while and that
+	// none is held. The client goes on asking. Called once until the next Bound.
 	NoServer()
 	// Event is one line for the log.
 	Event(text string)
@@ -90,6 +110,10 @@ type Transport interface {
 	Packet() (Conn, error)
 	// UDP sends from port 68 and receives on it.
 	UDP() (Conn, error)
+	// InUse asks the others on the link whether one of them has addr, which
+	// this host has already if held. It blocks for less than a second, or
+	// until ctx ends.
+	InUse(ctx context.Context, addr netip.Addr, held bool) (other [6]byte, used bool, err error)
 }
 
 // Conn carries DHCP messages, without headers.
@@ -108,11 +132,16 @@ type Client struct {
 	tr  Transport
 	h   Handler
 
-	// link carries what Carrier said to Run; mu guards it.
+	// link carries what Carrier said to Run, conflict what Conflict said; mu
+	// guards them.
 	mu   sync.Mutex
 	link struct {
 		up  bool
 		ups uint // how often it came up
+	}
+	conflict struct {
+		addr  netip.Addr
+		other [6]byte
 	}
 	wake chan struct{} // holds one
 
@@ -120,7 +149,14 @@ type Client struct {
 	state State
 	lease Lease // valid while held
 	held  bool  // the address is in use
-	offer Lease // Requesting
+	known Known // what to ask for first, and from whom it was
+	offer Lease // Requesting, and Init while an offer waits for a better one
+	check check // Checking
+
+	// A stranger's offer or refusal is acted upon then, unless the known
+	// server answers first; zero: there is none.
+	strangerAt time.Time
+	refusal    func(now time.Time) // nil: it is an offer
 
 	up       bool
 	upsSeen  uint
@@ -137,6 +173,19 @@ type Client struct {
 
 	path   path
 	lastIO string // last I/O error that was reported
+}
+
+// check is the question whether others have the address that was granted.
+type check struct {
+	lease  Lease
+	cancel context.CancelFunc
+	result <-chan inUse // nil: nothing is asked
+}
+
+type inUse struct {
+	other [6]byte
+	used  bool
+	err   error
 }
 
 // path is the open Conn and its reader.
@@ -167,12 +216,28 @@ func (c *Client) Carrier(up bool) {
 	}
 }
 
+// Conflict tells the client that another host uses addr, with the MAC other,
+// and does not give it up. It does not block. The client declines the lease and
+// asks for another address.
+func (c *Client) Conflict(addr netip.Addr, other [6]byte) {
+	c.mu.Lock()
+	c.conflict.addr, c.conflict.other = addr, other
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
 // Run asks for a lease and keeps it until ctx ends. It releases nothing: the
 // address stays in use while the process is restarted.
 func (c *Client) Run(ctx context.Context) {
 	defer c.closePath()
-	if c.cfg.Resume.Addr.IsValid() {
-		c.state, c.lease, c.held = Rebooting, c.cfg.Resume, true
+	defer c.endCheck()
+	c.known = c.cfg.Known
+	if l := c.cfg.Resume; l.Addr.IsValid() {
+		c.state, c.lease, c.held = Rebooting, l, true
+		c.known = Known{l.Addr.Addr(), l.Server}
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -184,6 +249,9 @@ func (c *Client) Run(ctx context.Context) {
 			return
 		case <-c.wake:
 			c.noteLink(time.Now())
+			c.noteConflict(time.Now())
+		case r := <-c.check.result:
+			c.checked(r, time.Now())
 		case <-timer.C:
 		case b, ok := <-c.path.rx:
 			if !ok {
@@ -208,8 +276,11 @@ func (c *Client) next() time.Time {
 		earlier(c.linkAt)
 		if c.linkAt.IsZero() {
 			earlier(c.askAt)
+			earlier(c.strangerAt)
 		}
-		earlier(c.giveUpAt)
+		if c.state != Checking {
+			earlier(c.giveUpAt)
+		}
 	}
 	if c.held && c.lease.Duration != Infinite {
 		earlier(c.lease.Acquired.Add(c.lease.Duration))
@@ -230,6 +301,7 @@ func (c *Client) step(now time.Time) {
 	}
 	if !c.up {
 		c.closePath()
+		c.endCheck()
 		return
 	}
 	if !c.linkAt.IsZero() && !now.Before(c.linkAt) {
@@ -247,7 +319,14 @@ func (c *Client) step(now time.Time) {
 			c.h.Event(fmt.Sprintf("%v does not renew the lease, asking everybody", c.lease.Server))
 		}
 	}
-	if !c.giveUpAt.IsZero() && !now.Before(c.giveUpAt) {
+	if c.linkAt.IsZero() && !c.strangerAt.IsZero() && !now.Before(c.strangerAt) {
+		if refuse := c.refusal; refuse != nil {
+			refuse(now)
+		} else {
+			c.enter(Requesting, now)
+		}
+	}
+	if c.state != Checking && !c.giveUpAt.IsZero() && !now.Before(c.giveUpAt) {
 		c.giveUpAt = time.Time{}
 		if !c.held {
 			c.h.NoServer()
@@ -280,7 +359,7 @@ func (c *Client) noteLink(now time.Time) {
 
 // begin starts an acquisition: the link is there, or there again.
 func (c *Client) begin(now time.Time) {
-	if c.held {
+	if c.known.Addr.IsValid() {
 		c.enter(Rebooting, now)
 	} else {
 		c.enter(Init, now)
@@ -292,7 +371,9 @@ func (c *Client) begin(now time.Time) {
 
 // enter changes the state and asks at once.
 func (c *Client) enter(s State, now time.Time) {
+	c.endCheck()
 	c.state, c.tries, c.askAt = s, 0, now
+	c.strangerAt, c.refusal = time.Time{}, nil
 }
 
 func (c *Client) newXID() { c.xid = rand.Uint32() }
@@ -309,10 +390,11 @@ func (c *Client) ask(now time.Time) {
 	case Requesting:
 		if c.tries == requestTries {
 			c.h.Event(fmt.Sprintf("%v offered %v and does not grant it", c.offer.Server, c.offer.Addr.Addr()))
+			c.known.Server = netip.Addr{} // another one may
 			c.enter(Init, now)
 			c.newXID()
 		}
-	case Bound:
+	case Bound, Checking:
 		c.askAt = time.Time{}
 		return
 	}
@@ -321,15 +403,13 @@ func (c *Client) ask(now time.Time) {
 	switch c.state {
 	case Init:
 		q.kind = dhcpv4.MessageTypeDiscover
-		if c.held { // a wish, no claim: the server may know better
-			q.want = c.lease.Addr.Addr()
-		}
+		q.want = c.known.Addr // a wish, no claim: the server may know better
 		c.askAt = now.Add(backoff(c.tries))
 	case Requesting:
 		q.want, q.server = c.offer.Addr.Addr(), c.offer.Server
 		c.askAt = now.Add(backoff(c.tries))
 	case Rebooting:
-		q.want = c.lease.Addr.Addr()
+		q.want = c.known.Addr
 		c.askAt = now.Add(rebootWait / 2)
 	case Renewing:
 		q.secs, q.ciaddr = 0, c.lease.Addr.Addr()
@@ -438,6 +518,8 @@ func (c *Client) receive(b []byte, now time.Time) {
 	if err != nil {
 		return // broadcast traffic of others
 	}
+	from, named := hostAddr(m.Options.Get(dhcpv4.OptionServerIdentifier))
+	stranger := named && c.known.Server.IsValid() && from != c.known.Server
 	switch kind := m.MessageType(); {
 	case kind == dhcpv4.MessageTypeOffer && c.state == Init:
 		l, err := parseLease(m)
@@ -445,18 +527,40 @@ func (c *Client) receive(b []byte, now time.Time) {
 			c.h.Event("offer refused: " + err.Error())
 			return
 		}
+		if stranger {
+			// Whose answer is first is chance, and a box that somebody
+			// plugged in with a server of its own is often near.
+			if c.strangerAt.IsZero() {
+				c.offer, c.strangerAt = l, now.Add(strangerWait)
+			}
+			return
+		}
 		c.offer = l
 		c.enter(Requesting, now)
 		c.step(now)
-	case kind == dhcpv4.MessageTypeAck && c.state != Init && c.state != Bound:
+	case kind == dhcpv4.MessageTypeAck && c.asking():
 		c.acked(m, now)
-	case kind == dhcpv4.MessageTypeNak && c.state != Init && c.state != Bound:
-		from, ok := hostAddr(m.Options.Get(dhcpv4.OptionServerIdentifier))
-		if c.state == Requesting && ok && from != c.offer.Server {
+	case kind == dhcpv4.MessageTypeNak && c.asking():
+		switch {
+		case c.state == Requesting && named && from != c.offer.Server, c.state == Renewing && stranger:
 			return // another server, which was not asked
+		case (c.state == Rebooting || c.state == Rebinding) && stranger:
+			// It refuses what it has not granted. Where the one that has is
+			// there too, the address is good.
+			if c.strangerAt.IsZero() {
+				text := nakText(m)
+				c.strangerAt = now.Add(strangerWait)
+				c.refusal = func(now time.Time) { c.refused(from, text, now) }
+			}
+			return
 		}
 		c.refused(from, nakText(m), now)
 	}
+}
+
+// asking tells whether a server was asked to grant an address.
+func (c *Client) asking() bool {
+	return c.state == Requesting || c.state == Rebooting || c.state == Renewing || c.state == Rebinding
 }
 
 func (c *Client) acked(m *dhcpv4.DHCPv4, now time.Time) {
@@ -474,10 +578,86 @@ func (c *Client) acked(m *dhcpv4.DHCPv4, now time.Time) {
 		c.h.Event(fmt.Sprintf("%v granted %v and had offered %v", l.Server, l.Addr.Addr(), c.offer.Addr.Addr()))
 	}
 	l.Acquired = c.askedAt
+	same := c.held && l.Addr.Addr() == c.lease.Addr.Addr()
+	if same && (c.state == Renewing || c.state == Rebinding) {
+		c.bind(l)
+		return
+	}
+	// RFC 2131 section 4.4.1: the others are asked before an address is used,
+	// and RFC 5227 section 2.1 wants it for one that moved with the cable, too.
+	c.enter(Checking, now)
+	c.askAt = time.Time{}
+	c.closePath()
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan inUse, 1)
+	c.check = check{l, cancel, result}
+	go func() {
+		var r inUse
+		r.other, r.used, r.err = c.tr.InUse(ctx, l.Addr.Addr(), same)
+		result <- r
+	}()
+}
+
+// endCheck ends what InUse does, and waits for it.
+func (c *Client) endCheck() {
+	if c.check.result != nil {
+		c.check.cancel()
+		<-c.check.result
+		c.check = check{}
+	}
+}
+
+// checked acts on what the others say of the address that was granted.
+func (c *Client) checked(r inUse, now time.Time) {
+	l := c.check.lease
+	c.check.cancel()
+	c.check = check{}
+	switch {
+	case r.used:
+		c.decline(l, r.other, now)
+	case r.err != nil: // INV 11: without the question as before there was one
+		c.h.Event(fmt.Sprintf("cannot ask whether %v is in use: %v", l.Addr.Addr(), r.err))
+		c.bind(l)
+	default:
+		c.bind(l)
+	}
+}
+
+// bind uses a lease.
+func (c *Client) bind(l Lease) {
 	c.lease, c.held, c.naks = l, true, 0
+	c.known = Known{l.Addr.Addr(), l.Server}
 	c.state, c.askAt, c.giveUpAt = Bound, time.Time{}, time.Time{}
+	c.strangerAt, c.refusal = time.Time{}, nil
 	c.closePath()
 	c.h.Bound(l)
+}
+
+// noteConflict takes over what Conflict said.
+func (c *Client) noteConflict(now time.Time) {
+	c.mu.Lock()
+	addr, other := c.conflict.addr, c.conflict.other
+	c.conflict.addr = netip.Addr{}
+	c.mu.Unlock()
+	if c.held && addr == c.lease.Addr.Addr() {
+		c.decline(c.lease, other, now)
+	}
+}
+
+// decline tells the server that another host has the address it granted, and
+// begins anew after a while.
+func (c *Client) decline(l Lease, other [6]byte, now time.Time) {
+	why := fmt.Sprintf("%v is used by another host, %v", l.Addr.Addr(), net.HardwareAddr(other[:]))
+	c.newXID()
+	if c.up {
+		c.send(c.cfg.build(question{
+			kind: dhcpv4.MessageTypeDecline, xid: c.xid, want: l.Addr.Addr(), server: l.Server,
+		}), broadcast, false)
+	}
+	c.h.InUse(l.Addr.Addr(), other)
+	c.lose(why, now)
+	c.askAt = now.Add(declinePause)
+	c.giveUpAt = now.Add(declinePause + noServerAfter)
 }
 
 // refused handles a NAK: the address is not ours here, start anew, with a
@@ -495,6 +675,7 @@ func (c *Client) refused(from netip.Addr, text string, now time.Time) {
 		wait = backoff(c.naks - 1)
 	}
 	c.naks++
+	c.known = Known{}
 	c.lose(why, now)
 	c.askAt = now.Add(wait)
 }
@@ -502,7 +683,7 @@ func (c *Client) refused(from netip.Addr, text string, now time.Time) {
 // lose gives the address up and asks anew.
 func (c *Client) lose(why string, now time.Time) {
 	held := c.held
-	c.held = false
+	c.held, c.known.Addr = false, netip.Addr{}
 	c.enter(Init, now)
 	c.newXID()
 	c.began = now

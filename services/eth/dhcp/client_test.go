@@ -47,8 +47,11 @@ func (h *told) Bound(l dhcp.Lease) {
 	defer h.mu.Unlock()
 	h.leases = append(h.leases, l)
 }
-func (h *told) Lost(why string)   { h.add("lost: " + why) }
-func (h *told) NoServer()         { h.add(fmt.Sprintf("no server after %v", time.Since(h.began))) }
+func (h *told) Lost(why string) { h.add("lost: " + why) }
+func (h *told) NoServer()       { h.add(fmt.Sprintf("no server after %v", time.Since(h.began))) }
+func (h *told) InUse(addr netip.Addr, other [6]byte) {
+	h.add(fmt.Sprintf("%v in use by %x", addr, other))
+}
 func (h *told) Event(text string) { h.add("event: " + text) }
 
 func (h *told) take() []string {
@@ -119,7 +122,7 @@ func (l *lab) bind() {
 	l.t.Helper()
 	l.Serve(home.Answer)
 	l.client.Carrier(true)
-	l.expect(l.pass(50*time.Millisecond), []string{
+	l.expect(l.pass(500*time.Millisecond), []string{
 		"DISCOVER packet 255.255.255.255",
 		"REQUEST packet 255.255.255.255 want 10.0.0.50 server 10.0.0.1",
 	}, "bound 10.0.0.50/24")
@@ -164,7 +167,7 @@ func TestRenewRebindExpire(t *testing.T) {
 		l.pass(12 * time.Hour)
 		l.told.take()
 		l.Serve(home.Answer)
-		l.pass(40 * time.Second)
+		l.pass(73 * time.Second)
 		if said := l.told.take(); !slices.Equal(said, []string{"bound 10.0.0.50/24"}) {
 			t.Errorf("told %q", said)
 		}
@@ -217,19 +220,19 @@ func TestNoServer(t *testing.T) {
 				continue
 			}
 			gap := s.At - sent[i-1].At
-			want := min(32*time.Second, time.Second<<(i-1))
+			want := min(time.Minute, time.Second<<min(i-1, 8))
 			if gap < want*8/10 || gap > want*12/10 {
 				t.Errorf("try %d came %v after the one before, want %v and 20 %% either way", i, gap, want)
 			}
 		}
-		if n := len(sent); n < 18 {
+		if n := len(sent); n < 14 {
 			t.Errorf("%d tries in 10 minutes: it gave up", n)
 		}
 		if a, b := sent[len(sent)-1].At-sent[len(sent)-2].At, sent[len(sent)-2].At-sent[len(sent)-3].At; a == b {
 			t.Error("no jitter")
 		}
 		l.Serve(home.Answer)
-		l.pass(40 * time.Second)
+		l.pass(73 * time.Second)
 		if said := l.told.take(); !slices.Equal(said, []string{"bound 10.0.0.50/24"}) {
 			t.Errorf("told %q", said)
 		}
@@ -302,7 +305,7 @@ func TestCableMoved(t *testing.T) {
 				l.pass(5 * time.Second)
 				l.Serve(tt.there)
 				l.client.Carrier(true)
-				l.expect(l.pass(2*time.Second), tt.sent, tt.told...)
+				l.expect(l.pass(3*time.Second), tt.sent, tt.told...)
 			})
 		})
 	}
@@ -635,4 +638,224 @@ func TestLeaseContent(t *testing.T) {
 			})
 		})
 	}
+}
+
+var other = [6]byte{2, 0, 0, 0, 0, 7}
+
+// The address that was granted is somebody's: it is declined, and after 10 s
+// another one is asked for.
+func TestDecline(t *testing.T) {
+	run(t, dhcp.Config{Hostname: "gw"}, func(l *lab) {
+		l.Use(home.Addr, other)
+		l.Serve(home.Answer)
+		l.client.Carrier(true)
+		sent := l.pass(9 * time.Second)
+		l.expect(sent, []string{
+			"DISCOVER packet 255.255.255.255",
+			"REQUEST packet 255.255.255.255 want 10.0.0.50 server 10.0.0.1",
+			"DECLINE packet 255.255.255.255 want 10.0.0.50 server 10.0.0.1",
+		}, "10.0.0.50 in use by 020000000007", "event: 10.0.0.50 is used by another host, 02:00:00:00:00:07")
+		if m := sent[2].Msg; m.TransactionID == sent[1].Msg.TransactionID || !m.ClientIPAddr.IsUnspecified() || string(m.Options[61]) != "\x01"+string(mac[:]) || len(m.Options) != 4 {
+			t.Errorf("declined with %v", m.Summary())
+		}
+		next := home
+		next.Addr = ip("10.0.0.51")
+		l.Serve(next.Answer)
+		l.expect(l.pass(2*time.Second), []string{
+			"DISCOVER packet 255.255.255.255",
+			"REQUEST packet 255.255.255.255 want 10.0.0.51 server 10.0.0.1",
+		}, "bound 10.0.0.51/24")
+	})
+	// A server that offers nothing else is asked at its pace, and the fallback
+	// has its time.
+	run(t, dhcp.Config{}, func(l *lab) {
+		l.Use(home.Addr, other)
+		l.Serve(home.Answer)
+		l.client.Carrier(true)
+		if n := len(l.pass(59 * time.Second)); n != 18 {
+			t.Errorf("%d messages in a minute of six attempts", n)
+		}
+		if said := l.told.take(); slices.Contains(said, "no server after 10s") {
+			t.Errorf("told %q", said)
+		}
+	})
+}
+
+// A host that takes our address while it is in use, and does not let go.
+func TestConflictWhileBound(t *testing.T) {
+	run(t, dhcp.Config{}, func(l *lab) {
+		l.bind()
+		l.client.Conflict(ip("10.0.0.99"), other) // not ours
+		l.expect(l.pass(time.Second), nil)
+		l.client.Conflict(home.Addr, other)
+		l.expect(l.pass(9*time.Second), []string{"DECLINE packet 255.255.255.255 want 10.0.0.50 server 10.0.0.1"},
+			"10.0.0.50 in use by 020000000007", "lost: 10.0.0.50 is used by another host, 02:00:00:00:00:07")
+		l.expect(l.pass(2*time.Second), []string{
+			"DISCOVER packet 255.255.255.255",
+			"REQUEST packet 255.255.255.255 want 10.0.0.50 server 10.0.0.1",
+		}, "bound 10.0.0.50/24")
+	})
+	// Where the cable went, it may be somebody's.
+	run(t, dhcp.Config{}, func(l *lab) {
+		l.bind()
+		l.Use(home.Addr, other)
+		l.client.Carrier(true)
+		l.expect(l.pass(2*time.Second), []string{
+			"REQUEST packet 255.255.255.255 want 10.0.0.50",
+			"DECLINE packet 255.255.255.255 want 10.0.0.50 server 10.0.0.1",
+		}, "10.0.0.50 in use by 020000000007", "lost: 10.0.0.50 is used by another host, 02:00:00:00:00:07")
+	})
+}
+
+// What happens while the others are asked.
+func TestInterruptedCheck(t *testing.T) {
+	run(t, dhcp.Config{}, func(l *lab) {
+		l.Serve(home.Answer)
+		l.client.Carrier(true)
+		l.expect(l.pass(200*time.Millisecond), []string{
+			"DISCOVER packet 255.255.255.255",
+			"REQUEST packet 255.255.255.255 want 10.0.0.50 server 10.0.0.1",
+		})
+		l.client.Carrier(false)
+		l.expect(l.pass(time.Minute), nil)
+		l.client.Carrier(true)
+		l.pass(2 * time.Second)
+		l.expect(nil, nil, "bound 10.0.0.50/24")
+	})
+	run(t, dhcp.Config{}, func(l *lab) { // and the process ends, see run
+		l.Serve(home.Answer)
+		l.client.Carrier(true)
+		l.pass(200 * time.Millisecond)
+	})
+}
+
+// INV 11: a kernel that cannot ask is no reason to stay without an address.
+func TestCheckThatCannotBe(t *testing.T) {
+	run(t, dhcp.Config{}, func(l *lab) {
+		l.FailCheck(errors.New("no packet sockets"))
+		l.Serve(home.Answer)
+		l.client.Carrier(true)
+		l.pass(time.Second)
+		l.expect(nil, nil, "event: cannot ask whether 10.0.0.50 is in use: no packet sockets", "bound 10.0.0.50/24")
+	})
+}
+
+// The address of the boot before is asked for first, and not used unasked.
+func TestKnown(t *testing.T) {
+	known := dhcp.Known{Addr: home.Addr, Server: home.ID}
+	run(t, dhcp.Config{Known: known}, func(l *lab) {
+		l.Serve(home.Answer)
+		l.client.Carrier(true)
+		l.expect(l.pass(time.Second), []string{"REQUEST packet 255.255.255.255 want 10.0.0.50"}, "bound 10.0.0.50/24")
+	})
+	run(t, dhcp.Config{Known: known}, func(l *lab) {
+		l.Serve(away.Answer)
+		l.client.Carrier(true)
+		l.expect(l.pass(2*time.Second), []string{
+			"REQUEST packet 255.255.255.255 want 10.0.0.50",
+			"DISCOVER packet 255.255.255.255",
+			"REQUEST packet 255.255.255.255 want 172.16.0.9 server 172.16.0.1",
+		}, "event: refused by 172.16.0.1: wrong network", "bound 172.16.0.9/24")
+	})
+	run(t, dhcp.Config{Known: known}, func(l *lab) {
+		l.client.Carrier(true)
+		sent := l.pass(11 * time.Second)
+		if len(sent) < 4 || sent[1].String() != "REQUEST packet 255.255.255.255 want 10.0.0.50" || sent[2].String() != "DISCOVER packet 255.255.255.255 want 10.0.0.50" {
+			t.Errorf("sent %v", sent)
+		}
+		l.expect(nil, nil, "no server after 10s")
+	})
+}
+
+// both answers for two servers; the first one's answer is heard first.
+func (l *lab) both(first, second func(dhcptest.Sent) *dhcpv4.DHCPv4) {
+	l.Serve(func(s dhcptest.Sent) *dhcpv4.DHCPv4 {
+		if m := second(s); m != nil {
+			raw := m.ToBytes()
+			time.AfterFunc(20*time.Millisecond, func() { l.Deliver(raw) })
+		}
+		return first(s)
+	})
+}
+
+// A second server that was plugged in, and is quicker than the one of the lease.
+func TestRogueServer(t *testing.T) {
+	run(t, dhcp.Config{}, func(l *lab) { // refuses what it has not granted
+		l.bind()
+		l.both(away.Answer, home.Answer)
+		l.client.Carrier(true)
+		l.expect(l.pass(2*time.Second), []string{"REQUEST packet 255.255.255.255 want 10.0.0.50"}, "bound 10.0.0.50/24")
+		// Nor does it get anywhere with a renewal, which it was not asked for.
+		l.Serve(func(s dhcptest.Sent) *dhcpv4.DHCPv4 { return away.Reply(s.Msg, dhcpv4.MessageTypeNak) })
+		l.pass(52 * time.Minute)
+		l.expect(nil, nil)
+	})
+	run(t, dhcp.Config{Known: dhcp.Known{Addr: ip("10.0.0.7"), Server: home.ID}}, func(l *lab) { // offers
+		l.both(func(s dhcptest.Sent) *dhcpv4.DHCPv4 {
+			if s.Msg.MessageType() == dhcpv4.MessageTypeRequest && s.Msg.ServerIdentifier() == nil {
+				return nil
+			}
+			return away.Answer(s)
+		}, func(s dhcptest.Sent) *dhcpv4.DHCPv4 {
+			if s.Msg.MessageType() == dhcpv4.MessageTypeRequest && s.Msg.ServerIdentifier() == nil {
+				return nil
+			}
+			return home.Answer(s)
+		})
+		l.client.Carrier(true)
+		l.pass(4 * time.Second)
+		l.expect(nil, nil, "bound 10.0.0.50/24")
+	})
+	run(t, dhcp.Config{}, func(l *lab) { // and in REBINDING
+		l.bind()
+		l.Serve(nil)
+		l.pass(53 * time.Minute)
+		l.told.take()
+		l.both(away.Answer, func(s dhcptest.Sent) *dhcpv4.DHCPv4 {
+			if s.Msg.MessageType() != dhcpv4.MessageTypeRequest {
+				return nil
+			}
+			return home.Answer(s)
+		})
+		l.pass(4 * time.Minute)
+		l.expect(nil, nil, "bound 10.0.0.50/24")
+	})
+	// The one of the lease is gone: then the other one will do.
+	run(t, dhcp.Config{}, func(l *lab) {
+		l.bind()
+		l.Serve(away.Answer)
+		l.pass(53*time.Minute + 30*time.Second)
+		said := l.told.take()
+		if n := len(said); n < 3 || said[n-2] != "lost: refused by 172.16.0.1: wrong network" || said[n-1] != "bound 172.16.0.9/24" {
+			t.Errorf("told %q", said)
+		}
+	})
+}
+
+// An answer that comes when the question was repeated already is one, too; one
+// to an older question is not.
+func TestLateAnswers(t *testing.T) {
+	run(t, dhcp.Config{}, func(l *lab) {
+		late := func(s dhcptest.Sent) *dhcpv4.DHCPv4 {
+			if m := home.Answer(s); m != nil {
+				raw := m.ToBytes()
+				time.AfterFunc(2*time.Second, func() { l.Deliver(raw) })
+			}
+			return nil
+		}
+		l.Serve(late)
+		l.client.Carrier(true)
+		l.pass(8 * time.Second)
+		l.expect(nil, nil, "bound 10.0.0.50/24")
+		l.pass(10 * time.Second)
+		l.expect(nil, nil)
+		// The answer to the renewal comes when the link was away since.
+		l.pass(30*time.Minute - 18*time.Second)
+		l.client.Carrier(false)
+		l.Serve(nil)
+		l.pass(time.Second)
+		l.client.Carrier(true)
+		l.pass(500 * time.Millisecond)
+		l.expect(nil, nil)
+	})
 }

@@ -14,14 +14,23 @@
 // this address here?", answered within [rebootWait] or followed by INIT, while
 // the address stays in use until its lease ends (RFC 2131 section 3.2).
 //
+// An address that was granted is used once nobody else answers for it
+// (CHECKING); else it is declined, and INIT comes after [declinePause].
+//
 // The client asks for ever, with a delay that doubles up to [askMax].
+//
+// # Several servers
+//
+// The one that granted the last lease is preferred for [strangerWait]: another
+// one's offer, or refusal of what it has not granted, waits so long.
 //
 // # What every message has in common
 //
 // Client identifier (01 and the MAC, what udhcpc sent, so that a server which
 // knew the box gives it the same address), host name, parameter list and
 // maximum message size are identical in every message: servers and their
-// reservations match on them.
+// reservations match on them. A DECLINE has the identifier only (RFC 2131 table
+// 5 forbids the rest).
 //
 // # Sockets
 //

@@ -36,15 +36,18 @@ type Route struct {
 
 // Lease is what a server granted, with everything that is not sane left out.
 type Lease struct {
-	Addr    netip.Prefix // the address with its prefix length
-	Server  netip.Addr   // option 54, who is asked for a renewal
-	Routers []netip.Addr // option 3; empty when Routes holds something (RFC 3442)
-	Routes  []Route      // option 121
-	DNS     []netip.Addr // option 6
-	NTP     []netip.Addr // option 42
-	Domain  string       // option 15, a valid name or empty
-	Search  []string     // option 119, valid names
-	MTU     int          // option 26, 576..1500, or 0
+	Addr netip.Prefix // the address with its prefix length
+	// Broadcast is option 28 if it is an address of Addr's network; not valid:
+	// the last one.
+	Broadcast netip.Addr
+	Server    netip.Addr   // option 54, who is asked for a renewal
+	Routers   []netip.Addr // option 3; empty when Routes holds something (RFC 3442)
+	Routes    []Route      // option 121
+	DNS       []netip.Addr // option 6
+	NTP       []netip.Addr // option 42
+	Domain    string       // option 15, a valid name or empty
+	Search    []string     // option 119, valid names
+	MTU       int          // option 26, 576..1500, or 0
 
 	// From Acquired on; T1 <= T2 <= Duration.
 	Duration, T1, T2 time.Duration
@@ -79,6 +82,11 @@ func parseLease(m *dhcpv4.DHCPv4) (Lease, error) {
 	l.Addr = netip.PrefixFrom(addr, bits)
 	if l.Server, ok = hostAddr(m.Options.Get(dhcpv4.OptionServerIdentifier)); !ok {
 		return Lease{}, fmt.Errorf("%w: no server identifier", ErrLease)
+	}
+	if b := m.Options.Get(dhcpv4.OptionBroadcastAddress); len(b) == net.IPv4len {
+		if a := netip.AddrFrom4([4]byte(b)); l.Addr.Contains(a) && a != addr && bits < 31 {
+			l.Broadcast = a
+		}
 	}
 	l.Routers = addrList(m.Options.Get(dhcpv4.OptionRouter))
 	l.DNS = addrList(m.Options.Get(dhcpv4.OptionDomainNameServer))

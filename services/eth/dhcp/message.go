@@ -54,7 +54,10 @@ func (cfg *Config) build(q question) []byte {
 			uint8(dhcpv4.OptionClientIdentifier):       cfg.clientID(),
 		},
 	}
-	if name := cfg.Hostname; name != "" {
+	if q.kind == dhcpv4.MessageTypeDecline { // RFC 2131 table 5
+		delete(m.Options, uint8(dhcpv4.OptionParameterRequestList))
+		delete(m.Options, uint8(dhcpv4.OptionMaximumDHCPMessageSize))
+	} else if name := cfg.Hostname; name != "" {
 		m.Options[uint8(dhcpv4.OptionHostName)] = []byte(name[:min(len(name), maxHostname)])
 	}
 	if q.ciaddr.Is4() {

@@ -1,6 +1,7 @@
 package dhcp
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,12 +9,14 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"gwinit/internal/netdev"
+	"gwinit/services/eth/arp"
 )
 
 // Sockets is the Transport of a real interface.
 type Sockets struct {
-	Interface string // name, for the UDP socket
-	Index     int    // for the packet socket
+	Link netdev.Link
 }
 
 // answerFilter passes unfragmented IPv4 UDP to port 68 (classic BPF over what
@@ -45,11 +48,11 @@ func (s Sockets) Packet() (Conn, error) {
 		// Without it every checksum is checked, which is right for what
 		// comes from a wire.
 		_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1)
-		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_IP), Ifindex: s.Index})
+		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: netdev.NetworkOrder(unix.ETH_P_IP), Ifindex: s.Link.Index})
 	}
 	if err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("set up packet socket on %s: %w", s.Interface, err)
+		return nil, fmt.Errorf("set up packet socket on %s: %w", s.Link.Name, err)
 	}
 	return newSocket(fd, s)
 }
@@ -65,14 +68,14 @@ func (s Sockets) UDP() (Conn, error) {
 		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BROADCAST, 1)
 	}
 	if err == nil {
-		err = unix.BindToDevice(fd, s.Interface)
+		err = unix.BindToDevice(fd, s.Link.Name)
 	}
 	if err == nil {
 		err = unix.Bind(fd, &unix.SockaddrInet4{Port: clientPort})
 	}
 	if err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("set up UDP port %d on %s: %w", clientPort, s.Interface, err)
+		return nil, fmt.Errorf("set up UDP port %d on %s: %w", clientPort, s.Link.Name, err)
 	}
 	c, err := newSocket(fd, s)
 	if err != nil {
@@ -80,6 +83,11 @@ func (s Sockets) UDP() (Conn, error) {
 	}
 	c.udp = true
 	return c, nil
+}
+
+// InUse implements Transport.
+func (s Sockets) InUse(ctx context.Context, addr netip.Addr, held bool) ([6]byte, bool, error) {
+	return arp.Host{MAC: s.Link.MAC, Open: arp.On(s.Link)}.Check(ctx, addr, held)
 }
 
 // socket is a Conn; the file makes a blocked Receive end at Close.
@@ -91,7 +99,7 @@ type socket struct {
 }
 
 func newSocket(fd int, iface Sockets) (*socket, error) {
-	f := os.NewFile(uintptr(fd), "dhcp "+iface.Interface)
+	f := os.NewFile(uintptr(fd), "dhcp "+iface.Link.Name)
 	if f == nil {
 		return nil, fmt.Errorf("dhcp socket: bad descriptor %d", fd)
 	}
@@ -104,8 +112,8 @@ func (s *socket) Send(msg []byte, to netip.Addr) error {
 	if !s.udp {
 		msg = broadcastFrame(msg)
 		dst = &unix.SockaddrLinklayer{
-			Protocol: networkOrder(unix.ETH_P_IP),
-			Ifindex:  s.iface.Index,
+			Protocol: netdev.NetworkOrder(unix.ETH_P_IP),
+			Ifindex:  s.iface.Link.Index,
 			Halen:    6,
 			Addr:     [8]byte{255, 255, 255, 255, 255, 255},
 		}
@@ -181,12 +189,4 @@ func sumPending(oob []byte) bool {
 		}
 	}
 	return false
-}
-
-// networkOrder is htons: the kernel takes an Ethernet protocol big-endian,
-// whatever the CPU is.
-func networkOrder(v uint16) uint16 {
-	var b [2]byte
-	binary.BigEndian.PutUint16(b[:], v)
-	return binary.NativeEndian.Uint16(b[:])
 }

@@ -64,6 +64,11 @@ func TestMessageBytes(t *testing.T) {
 			question{kind: dhcpv4.MessageTypeRequest, xid: 1, ciaddr: addr("10.0.0.50")},
 			"01010600 00000001 0000 0000 0a000032 .12 " + chaddr + " 0c02 6777 3501 03 " + list + same,
 		},
+		{
+			"decline",
+			question{kind: dhcpv4.MessageTypeDecline, xid: 0x01020304, want: addr("10.0.0.50"), server: addr("10.0.0.1")},
+			"01010600 01020304 0000 0000 .16 " + chaddr + " 3204 0a000032 3501 04 3604 0a000001 3d07 01 02123456789a ff",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -3,6 +3,7 @@
 package dhcptest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -52,10 +53,14 @@ type Net struct {
 	sent   []Sent
 	open   map[*conn]bool
 	fail   error
+	failIn error // InUse's
+	used   map[netip.Addr][6]byte
 }
 
 // New returns a network without a server.
-func New() *Net { return &Net{began: time.Now(), open: map[*conn]bool{}} }
+func New() *Net {
+	return &Net{began: time.Now(), open: map[*conn]bool{}, used: map[netip.Addr][6]byte{}}
+}
 
 // Serve makes f answer every message from now on; nil answers nothing.
 func (n *Net) Serve(f func(Sent) *dhcpv4.DHCPv4) {
@@ -69,6 +74,13 @@ func (n *Net) Fail(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.fail = err
+}
+
+// FailCheck makes every InUse fail with err until it is nil.
+func (n *Net) FailCheck(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.failIn = err
 }
 
 // Take returns what was sent since the last Take.
@@ -101,6 +113,39 @@ func (n *Net) Packet() (dhcp.Conn, error) { return n.newConn(false) }
 
 // UDP implements dhcp.Transport.
 func (n *Net) UDP() (dhcp.Conn, error) { return n.newConn(true) }
+
+// checkTime is how long InUse takes where nobody has the address.
+const checkTime = 450 * time.Millisecond
+
+// InUse implements dhcp.Transport.
+func (n *Net) InUse(ctx context.Context, addr netip.Addr, _ bool) ([6]byte, bool, error) {
+	n.mu.Lock()
+	other, used := n.used[addr]
+	err := n.failIn
+	n.mu.Unlock()
+	if used || err != nil {
+		return other, used, err
+	}
+	timer := time.NewTimer(checkTime)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return other, false, nil
+	case <-ctx.Done():
+		return other, false, ctx.Err()
+	}
+}
+
+// Use makes another host have addr, or nobody if mac is zero.
+func (n *Net) Use(addr netip.Addr, mac [6]byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if mac == [6]byte{} {
+		delete(n.used, addr)
+		return
+	}
+	n.used[addr] = mac
+}
 
 func (n *Net) newConn(udp bool) (dhcp.Conn, error) {
 	n.mu.Lock()
