@@ -142,8 +142,28 @@ type NTP struct {
 
 // Gateway is gateway.conf.
 type Gateway struct {
-	LogKiB int // size of the log ring in memory
+	LogKiB   int // size of the log ring in memory
+	Ethernet Ethernet
 }
+
+// Ethernet is how the Ethernet driver and its queue are tuned. The zero value
+// touches nothing but the queue.
+type Ethernet struct {
+	Profile string // one of EthProfiles; "": the first
+	// Knobs are names and values, as name=value between blanks, that go before
+	// the profile's.
+	Knobs string
+	Qdisc string // QdiscFQCodel or QdiscDefault; "": the first
+}
+
+// EthProfiles are the names of the tables in services/eth/tune.
+var EthProfiles = [...]string{"stock", "latency", "throughput", "bench"}
+
+// What the queue in front of the Ethernet driver can be.
+const (
+	QdiscFQCodel = "fq_codel" // where the kernel has it
+	QdiscDefault = "default"  // the kernel's own choice
+)
 
 // User is a line of passwd.
 type User struct {

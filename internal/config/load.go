@@ -652,6 +652,17 @@ func (l *loader) netwatch() Netwatch {
 	return n
 }
 
+// isKnobs tells whether v is a list as in ETH_KNOBS. Which names there are is
+// the tuner's matter.
+func isKnobs(v string) bool {
+	for f := range strings.FieldsSeq(v) {
+		if name, value, ok := strings.Cut(f, "="); !ok || name == "" || value == "" || strings.Contains(value, "=") {
+			return false
+		}
+	}
+	return true
+}
+
 func (l *loader) gateway() Gateway {
 	g := Gateway{LogKiB: 64}
 	all, _ := l.entries(fileGateway)
@@ -659,8 +670,25 @@ func (l *loader) gateway() Gateway {
 		switch e.key {
 		case "GW_LOG_KIB":
 			return setInt(&g.LogKiB, e.value, minLogKiB, maxLogKiB)
+		case "ETH_PROFILE":
+			if w := oneOf(e.value, EthProfiles[:]...); w.problem != "" {
+				return w.using(EthProfiles[0])
+			}
+			g.Ethernet.Profile = e.value
+		case "ETH_KNOBS":
+			if !isKnobs(e.value) {
+				return verdict{problem: "not a list of name=value between blanks; gwctl eth names the knobs", used: "none of them"}
+			}
+			g.Ethernet.Knobs = e.value
+		case "ETH_QDISC":
+			if w := oneOf(e.value, QdiscFQCodel, QdiscDefault); w.problem != "" {
+				return w.using(QdiscFQCodel)
+			}
+			g.Ethernet.Qdisc = e.value
+		default:
+			return verdict{problem: unknown}
 		}
-		return verdict{problem: unknown}
+		return verdict{}
 	})
 	return g
 }

@@ -537,6 +537,24 @@ func TestOthers(t *testing.T) {
 			[]string{fileGateway + `:1: GW_LOG_KIB="257": not a number from 16 to 256; using 64`},
 		},
 		{
+			"Ethernet",
+			map[string]string{fileGateway: "ETH_PROFILE=latency\nETH_KNOBS=\"kick_threshold=8  rx_checksum=off\"\nETH_QDISC=default\n"},
+			func(c Config) any { return c.Gateway.Ethernet },
+			Ethernet{Profile: "latency", Knobs: "kick_threshold=8  rx_checksum=off", Qdisc: "default"},
+			nil,
+		},
+		{
+			"Ethernet bad",
+			map[string]string{fileGateway: "ETH_PROFILE=fast\nETH_KNOBS=kick_threshold\nETH_QDISC=cake\n"},
+			func(c Config) any { return c.Gateway.Ethernet },
+			Ethernet{},
+			[]string{
+				fileGateway + `:1: ETH_PROFILE="fast": neither stock, latency, throughput nor bench; using stock`,
+				fileGateway + `:2: ETH_KNOBS="kick_threshold": not a list of name=value between blanks; gwctl eth names the knobs; using none of them`,
+				fileGateway + `:3: ETH_QDISC="cake": neither fq_codel nor default; using fq_codel`,
+			},
+		},
+		{
 			"a Thread network",
 			map[string]string{dirThread + "/0_xyz.data": "x"},
 			func(c Config) any { return c.Thread }, true, nil,

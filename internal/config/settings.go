@@ -29,7 +29,9 @@ var live = [...]string{
 
 // Live tells whether the services take the setting over while they run, when
 // they are told to reload.
-func (s Setting) Live() bool { return s.File == fileRadio && slices.Contains(live[:], s.Key) }
+func (s Setting) Live() bool {
+	return s.File == fileRadio && slices.Contains(live[:], s.Key) || s.File == fileGateway && strings.HasPrefix(s.Key, "ETH_")
+}
 
 // Services that read settings.
 const (
@@ -97,6 +99,9 @@ func Settings() []Setting {
 		{"netwatch.DRY_RUN", "0, 1", fileNetwatch, "DRY_RUN", nil, later, func(c c, _ brd) string { return bit(c.Netwatch.DryRun) }},
 
 		{"gateway.GW_LOG_KIB", "16 to 256: the log in memory", fileGateway, "GW_LOG_KIB", nil, false, func(c c, _ brd) string { return strconv.Itoa(c.Gateway.LogKiB) }},
+		{"gateway.ETH_PROFILE", strings.Join(EthProfiles[:], ", ") + ": how the Ethernet driver is tuned", fileGateway, "ETH_PROFILE", core, false, func(c c, _ brd) string { return cmp.Or(c.Gateway.Ethernet.Profile, EthProfiles[0]) }},
+		{"gateway.ETH_KNOBS", "name=value between blanks, instead of the profile's; gwctl eth names them", fileGateway, "ETH_KNOBS", core, false, func(c c, _ brd) string { return c.Gateway.Ethernet.Knobs }},
+		{"gateway.ETH_QDISC", "fq_codel, where the kernel has it; default", fileGateway, "ETH_QDISC", core, false, func(c c, _ brd) string { return cmp.Or(c.Gateway.Ethernet.Qdisc, QdiscFQCodel) }},
 	}
 	for _, s := range []struct {
 		prefix, file string
