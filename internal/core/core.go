@@ -34,6 +34,15 @@ type timekeeper interface {
 	Status() api.Clock
 }
 
+// tuner is services/eth/tune, or nothing where it is left out.
+type tuner interface {
+	Run(ctx context.Context) error
+	Reload()
+	Warnings() []string
+	// Call answers the methods eth and eth-set.
+	Call(method string, params []byte) ([]byte, error)
+}
+
 // Applet is the process, as PID 1 starts it. version is that of the firmware.
 func Applet(version string) applet.Applet {
 	return applet.Applet{
@@ -69,26 +78,30 @@ func run(ctx context.Context, version string) error {
 	clock = newClock(net.NTP)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	tune := newTuner()
 	mdns := newMDNS(version, os.Getenv(api.EnvBootMode))
-	services := []func(context.Context) error{net.Run, mdns.Run, clock.Run}
+	services := []func(context.Context) error{net.Run, tune.Run, mdns.Run, clock.Run}
 	ended := make(chan error, len(services)+1)
 	for _, run := range services {
 		go func() { ended <- run(ctx) }()
 	}
 	go func() {
-		ended <- conn.Serve(ctx, func(_ context.Context, method string, _ []byte) ([]byte, error) {
+		ended <- conn.Serve(ctx, func(_ context.Context, method string, params []byte) ([]byte, error) {
 			switch method {
 			case "status":
 				return json.Marshal(net.Status())
 			case "clock":
 				return json.Marshal(clock.Status())
 			case "warnings":
-				return json.Marshal(warnings())
+				return json.Marshal(append(warnings(), tune.Warnings()...))
+			case "eth", "eth-set":
+				return tune.Call(method, params)
 			case "reload":
 				mdns.Reload()
+				tune.Reload()
 				return []byte("{}"), nil
 			}
-			return nil, fmt.Errorf("core has no method %q; it has status, clock, warnings, reload", method)
+			return nil, fmt.Errorf("core has no method %q; it has status, clock, eth, eth-set, warnings, reload", method)
 		})
 	}()
 	if err := conn.Ready("eth"); err != nil {

@@ -40,6 +40,7 @@ var parts = []part{
 	{"no_core", "core: eth, DHCP (netlink, insomniacslk/dhcp, net)"},
 	{"no_mdns", "mDNS"},
 	{"no_clock", "time (NTP)"},
+	{"no_ethtune", "Ethernet tuning, ethtool, fq_codel"},
 	{"no_gwctl", "gwctl's command line"},
 	{"no_bridge", "bridge"},
 	{"no_sshd", "sshd: sessions without SSH"},

@@ -1,0 +1,26 @@
+//go:build no_ethtune
+
+package core
+
+import (
+	"context"
+	"errors"
+)
+
+func newTuner() tuner { return untuned{} }
+
+// untuned leaves the driver as it is.
+type untuned struct{}
+
+func (untuned) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (untuned) Reload() {}
+
+func (untuned) Warnings() []string { return nil }
+
+func (untuned) Call(string, []byte) ([]byte, error) {
+	return nil, errors.New("this gateway was built without tuning (no_ethtune)")
+}
