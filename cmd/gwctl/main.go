@@ -11,6 +11,7 @@ import (
 	"gwinit/internal/control/client"
 	"gwinit/internal/gwctl"
 	"gwinit/internal/gwctl/discover"
+	"gwinit/internal/gwctl/ethtune"
 	"gwinit/internal/gwctl/symbolize"
 )
 
@@ -18,6 +19,6 @@ import (
 var version = "development"
 
 func main() {
-	a := gwctl.Command(version, client.Dial, discover.Command(), symbolize.Command())
+	a := gwctl.Command(version, client.Dial, discover.Command(), ethtune.Command(), symbolize.Command())
 	os.Exit(a.Execute(context.Background(), applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:]))
 }

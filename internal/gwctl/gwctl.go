@@ -42,7 +42,7 @@ type Dialer func(ctx context.Context, socket string) (*client.Client, error)
 // Local is a command that gwctl has on the box only, where it works on the
 // box's files, or on a workstation only.
 type Local struct {
-	Name, Args, Summary string
+	Name, Args, Summary string // Name is one word, or a command and a verb of it
 	Usage               string // for -h, whole lines
 	Workstation         bool   // it is there, not on the box
 	// Run carries it out. args is without the options of gwctl; json tells
@@ -51,6 +51,22 @@ type Local struct {
 	// returns "reloaded", if the service can. An error that has a method Code() string
 	// gets that code in JSON.
 	Run func(std applet.IO, args []string, json bool, restart func(service string, live bool) (state string, err error)) error
+	// Steer carries it out instead, if it is one that asks the gateway.
+	Steer func(ctx context.Context, std applet.IO, args []string, json bool, ask Asker) error
+}
+
+// Asker sends one request of the control protocol and returns its answer.
+type Asker func(ctx context.Context, op string, args any) (json.RawMessage, error)
+
+// of tells whether args begin with the command's name, and returns the rest.
+func (l Local) of(args []string) (rest []string, ok bool) {
+	for _, word := range strings.Fields(l.Name) {
+		if len(args) == 0 || args[0] != word {
+			return nil, false
+		}
+		args = args[1:]
+	}
+	return args, true
 }
 
 // Command returns gwctl as an applet. version is that of this program.
@@ -108,6 +124,7 @@ func commands() []command {
 			"  -n N  only the newest N lines; 0: all that is kept\n", logs},
 		{"radio", "[VERB ...]", "who has the radio; release, take, mode", radioMore, radio},
 		{"bridge", "[-w] | tap [OPTIONS]", "what passes the radio's bridge, and a copy of it", bridgeMore, bridge},
+		{"eth", "[VERB ...]", "the Ethernet driver: tuning, queue, counters", ethMore, eth},
 		{"start", "SERVICE", "start a service that is stopped or failed", "", service},
 		{"stop", "SERVICE", "stop a service until a start or the next boot", "", service},
 		{"restart", "SERVICE", "stop and start a service", "", service},
@@ -136,6 +153,7 @@ const usage = `usage: gwctl [OPTIONS] COMMAND [ARGUMENTS]
   logs [-f] [-n N] [SERVICE]   what the services said since the start
   radio [VERB ...]             who has the radio; release, take, mode
   bridge [-w] | tap [OPTIONS]  what passes the radio's bridge, and a copy of it
+  eth [VERB ...]               the Ethernet driver: tuning, queue, counters
   start SERVICE                start a service that is stopped or failed
   stop SERVICE                 stop a service until a start or the next boot
   restart SERVICE              stop and start a service
@@ -179,8 +197,8 @@ func (e *env) run(args []string) error {
 		return applet.Usagef("what shall it do? gwctl status shows the gateway")
 	}
 	for _, l := range e.local {
-		if l.Name == args[0] {
-			return e.runLocal(l, args[1:])
+		if rest, ok := l.of(args); ok {
+			return e.runLocal(l, rest)
 		}
 	}
 	c, ok := find(args[0])
@@ -210,6 +228,9 @@ func (e *env) runLocal(l Local, args []string) error {
 	}
 	if err != nil {
 		return e.usageError(err)
+	}
+	if l.Steer != nil {
+		return e.report(l.Steer(e.ctx, e.std, rest, e.json, e.askIn))
 	}
 	return e.reportAs(api.CodeFailed, l.Run(e.std, rest, e.json, e.takeOver))
 }
@@ -404,13 +425,18 @@ func (e *env) open() (*client.Client, error) {
 }
 
 // ask sends one request and returns its whole answer.
-func (e *env) ask(op string, args any) (json.RawMessage, error) {
-	c, err := e.open()
+func (e *env) ask(op string, args any) (json.RawMessage, error) { return e.askIn(e.ctx, op, args) }
+
+// askIn is ask within a context.
+func (e *env) askIn(ctx context.Context, op string, args any) (json.RawMessage, error) {
+	in := *e
+	in.ctx = ctx
+	c, err := in.open()
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(e.ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	data, err := c.Do(ctx, op, args)
 	return data, late(ctx, err)
@@ -619,7 +645,7 @@ func help(e *env, _ *flag.FlagSet) func([]string) error {
 			c, ok := find(args[0])
 			text = c.usage()
 			for _, l := range e.local {
-				if l.Name == args[0] {
+				if _, is := l.of(args); is {
 					text, ok = l.Usage, true
 				}
 			}

@@ -76,3 +76,42 @@ func TestLocalCommand(t *testing.T) {
 		})
 	}
 }
+
+// A verb of a command may be a local one, and ask the gateway.
+func TestLocalVerb(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args []string
+		got  []string
+		out  string
+		errs string
+	}{
+		{[]string{"eth", "tune", "a", "-x", "b"}, []string{"a", "-x", "b"}, "", "gwctl: gwinit does not answer on /x: no gateway\n"},
+		{[]string{"eth", "tune", "-json", "a"}, []string{"a"}, `{"error":{"code":"unreachable","message":"gwinit does not answer on /x: no gateway"}}` + "\n", ""},
+		{[]string{"eth"}, nil, "", "gwctl: gwinit does not answer on /x: no gateway\n"},
+		{[]string{"eth", "tuned"}, nil, "", "gwctl: eth has no verb \"tuned\": profile, set or queue?; see gwctl eth -h\n"},
+		{[]string{"help", "eth", "tune"}, nil, "usage: tune\n", ""},
+		{[]string{"help", "eth"}, nil, find1(t, "eth").usage(), ""},
+	} {
+		var got []string
+		local := Local{Name: "eth tune", Usage: "usage: tune\n", Steer: func(ctx context.Context, _ applet.IO, args []string, _ bool, ask Asker) error {
+			got = args
+			_, err := ask(ctx, api.OpStatus, nil)
+			return err
+		}}
+		a := Command("1", func(context.Context, string) (*client.Client, error) { return nil, errors.New("no gateway") }, local)
+		var out, errs bytes.Buffer
+		a.Execute(t.Context(), applet.IO{Out: &out, Err: &errs}, append([]string{"-socket", "/x"}, tt.args...))
+		if !slices.Equal(got, tt.got) || out.String() != tt.out || errs.String() != tt.errs {
+			t.Errorf("%q: got %q, out %q, errors %q", tt.args, got, out.String(), errs.String())
+		}
+	}
+}
+
+func find1(t *testing.T, name string) command {
+	c, ok := find(name)
+	if !ok {
+		t.Fatalf("no command %s", name)
+	}
+	return c
+}
