@@ -83,5 +83,5 @@ type EthSet struct {
 	Profile string  `json:"profile,omitempty"`
 	Knobs   *string `json:"knobs,omitempty"`
 	Qdisc   string  `json:"qdisc,omitempty"`
-	Keep    bool    `json:"keep,omitempty"` // write what is in force then to the settings
+	Keep    bool    `json:"keep,omitempty"` // write what is given to the settings, too
 }

@@ -41,8 +41,8 @@ const (
 	infoLen = 196 // struct ethtool_drvinfo
 	// maxStats bounds what a driver is believed to have.
 	maxStats = 4096
-	// slack is room behind what a driver said it needs: the kernel before 6.16
-	// asks it a second time and writes that much.
+	// slack is room behind what a driver said it needs: the kernel asks it a
+	// second time, and may write that much.
 	slack = 1024
 )
 

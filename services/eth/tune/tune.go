@@ -154,9 +154,9 @@ func (t *Tuner) look() {
 	if err != nil {
 		return // it is looked at again; eth tells
 	}
-	before, resets := t.link, t.resets
+	before, n := t.link, t.resets
 	t.link, t.resets = now, t.driverResets()
-	if now.Index != before.Index || now.Up && !before.Up || t.resets != resets ||
+	if now.Index != before.Index || now.Up && !before.Up || t.resets != n ||
 		now.Carrier && (!before.Carrier || now.Changes != before.Changes) {
 		t.apply()
 	}
@@ -229,22 +229,29 @@ func (t *Tuner) set(p api.EthSet) error {
 	if !p.Keep {
 		return nil
 	}
-	if err := t.keep(); err != nil {
+	if err := t.keep(p); err != nil {
 		return fmt.Errorf("it is so until the next start: %w", err)
 	}
 	return nil
 }
 
-// keep makes what is wanted the settings. It blocks on flash.
-func (t *Tuner) keep() error {
-	all := []config.Assignment{{Name: "gateway.ETH_PROFILE", Value: t.want.Profile}, {Name: "gateway.ETH_QDISC", Value: t.want.Qdisc}}
-	board := rtl8196e.Detect(t.opt.Root)
+// keep makes what p gives the settings. It blocks on flash.
+func (t *Tuner) keep(p api.EthSet) (err error) {
 	const knobs = "gateway.ETH_KNOBS"
-	if t.want.Knobs != "" {
+	var all []config.Assignment
+	for _, a := range [...]config.Assignment{{Name: "gateway.ETH_PROFILE", Value: p.Profile}, {Name: "gateway.ETH_QDISC", Value: p.Qdisc}} {
+		if a.Value != "" {
+			all = append(all, a)
+		}
+	}
+	if p.Knobs != nil && t.want.Knobs != "" {
 		all = append(all, config.Assignment{Name: knobs, Value: t.want.Knobs})
 	}
-	_, err := config.Set(t.opt.Root, board, all)
-	if err == nil && t.want.Knobs == "" && t.stored.Knobs != "" {
+	board := rtl8196e.Detect(t.opt.Root)
+	if len(all) > 0 {
+		_, err = config.Set(t.opt.Root, board, all)
+	}
+	if err == nil && p.Knobs != nil && t.want.Knobs == "" && t.stored.Knobs != "" {
 		_, err = config.Unset(t.opt.Root, board, []string{knobs})
 	}
 	t.stored = t.load()
