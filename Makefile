@@ -123,7 +123,7 @@ soak: image ## the long form: power cuts, kills with their back-off, load
 	GW_SOAK=1 go test -count=1 -timeout 1h -v -run '^TestFullRate$$' ./services/bridge
 	GW_SOAK=1 go test -tags e2e -count=1 -timeout 4h -v -run '$(or $(RUN),.)' ./test/e2e
 
-.PHONY: bench bench-boot bench-bridge bench-toolchain
+.PHONY: bench bench-boot bench-bridge bench-qdisc bench-toolchain
 bench: bench-boot bench-bridge bench-toolchain ## every benchmark; results in build/bench
 bench-toolchain: image ## instructions, code and flash beside stock Go's
 	@go build -o build/rlxemu ./toolchain/rlx/emu/rlxemu
@@ -137,6 +137,10 @@ bench-bridge: image ## the bridge beside ser2net, socat and a C loop (RUNS=7, ON
 	@test/deps/deps.sh image kernel qemu bench
 	CGO_ENABLED=0 $(BUILD) -o build/gw.host ./cmd/gwinit
 	go run ./test/bench/bridge -n $(or $(RUNS),7) $(if $(ONLY),-only $(ONLY))
+
+bench-qdisc: image ## the bridge beside bulk TCP, by pfifo and fq_codel (5 minutes; draws docs/qdisc.svg)
+	@test/deps/deps.sh image kernel qemu bench
+	go run ./test/bench/bridge -only qdisc -out build/bench/qdisc.json -svg docs/qdisc.svg
 
 .PHONY: fuzz
 fuzz: ## every fuzz function for FUZZTIME (10s)

@@ -51,7 +51,7 @@ func besideBulk(ctx context.Context, dir, images string) (rows []bench.Row, err 
 	}
 	g := &guest{m: m}
 	defer func() { err = g.end(err) }()
-	if err := g.ready(); err != nil {
+	if err := g.ready("loop"); err != nil {
 		return nil, err
 	}
 	if err := m.WaitPort(ctx, board.BridgePort); err != nil {

@@ -45,7 +45,7 @@ func onGuest(ctx context.Context, dir, images string) (rows []bench.Row, err err
 	}
 	g := &guest{m: m, counter: counter}
 	defer func() { err = errors.Join(g.end(err), counter.Close()) }()
-	if err := g.ready(); err != nil {
+	if err := g.ready("loop"); err != nil {
 		return nil, err
 	}
 	return g.count(ctx)
@@ -58,8 +58,9 @@ func boardConfig(dir, images, userdata string) board.Config {
 	}
 }
 
-// ready takes the radio's end and makes the C loop a program of the board.
-func (g *guest) ready() error {
+// ready takes the radio's end and makes a file of the writable partition a
+// program of the board.
+func (g *guest) ready(program string) error {
 	radio, err := net.Dial("unix", g.m.RadioPath())
 	if err != nil {
 		return err
@@ -68,7 +69,7 @@ func (g *guest) ready() error {
 	if err := g.m.Console().WaitShell(bootTime); err != nil {
 		return err
 	}
-	return g.run("cp /userdata/loop /tmp/loop", "chmod 755 /tmp/loop")
+	return g.run("cp /userdata/"+program+" /tmp/"+program, "chmod 755 /tmp/"+program)
 }
 
 // end switches the board off; an error gets what the console said last.
@@ -100,8 +101,13 @@ func withLoop(ctx context.Context, dir string) (image string, err error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("mips-linux-gnu-gcc loop.c: %w\n%s", err, out)
 	}
-	image = filepath.Join(dir, "loop.jffs2")
-	cmd = exec.CommandContext(ctx, "mkfs.jffs2", "-r", stage, "-o", image, "-b", "-e", "0x10000", "-n", "-q", fmt.Sprintf("--pad=%d", mtdimage.UserdataSize))
+	return stagedImage(ctx, dir, stage)
+}
+
+// stagedImage packs a folder as the board's writable partition.
+func stagedImage(ctx context.Context, dir, stage string) (image string, err error) {
+	image = filepath.Join(dir, "userdata.jffs2")
+	cmd := exec.CommandContext(ctx, "mkfs.jffs2", "-r", stage, "-o", image, "-b", "-e", "0x10000", "-n", "-q", fmt.Sprintf("--pad=%d", mtdimage.UserdataSize))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("mkfs.jffs2: %w\n%s", err, out)
 	}

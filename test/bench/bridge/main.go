@@ -2,7 +2,8 @@
 // minimal poll loop in C on the host, over pty pairs and loopback, in turns in
 // one run; and beside the same loop on the emulated board, in instructions of
 // the guest and in time while bulk TCP takes the rest of the machine.
-// `make bench-bridge` runs it.
+// `make bench-bridge` runs it. Part qdisc is of its own, `make bench-qdisc`: the
+// bridge beside bulk TCP by two queueing disciplines.
 package main
 
 import (
@@ -23,22 +24,23 @@ func main() {
 		gw    = flag.String("gw", "build/gw.host", "gw built for this machine, the `program` that is measured")
 		out   = flag.String("out", "build/bench/bridge.json", "`file` for the result")
 		n     = flag.Int("n", 7, "runs, each of every program; medians count")
-		where = flag.String("only", "", "`part` to measure: host, guest or bulk; without it all")
+		where = flag.String("only", "", "`part` to measure: host, guest, bulk or qdisc; without it all but qdisc")
+		svg   = flag.String("svg", "", "`file` for the picture of qdisc")
 		image = flag.String("images", "build", "`folder` with rootfs.bin and the binary gw")
 		cpus  = flag.String("cpus", "0,1", "`two` CPUs: of the radio and the client, and of the bridge")
 	)
 	flag.Parse()
-	if err := run(*gw, *out, *n, *where, *image, *cpus); err != nil {
+	if err := run(*gw, *out, *n, *where, *image, *cpus, *svg); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-bridge:", err)
 		os.Exit(1)
 	}
 }
 
-func run(gw, out string, n int, where, images, cpus string) error {
+func run(gw, out string, n int, where, images, cpus, svg string) error {
 	switch where {
-	case "", "host", "guest", "bulk":
+	case "", "host", "guest", "bulk", "qdisc":
 	default:
-		return fmt.Errorf("-only %q: want host, guest or bulk", where)
+		return fmt.Errorf("-only %q: want host, guest, bulk or qdisc", where)
 	}
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "bench-bridge")
@@ -74,6 +76,11 @@ func run(gw, out string, n int, where, images, cpus string) error {
 			return err
 		}
 		rows = append(rows, more...)
+	}
+	if where == "qdisc" {
+		if rows, err = queueing(ctx, dir, images, svg); err != nil {
+			return err
+		}
 	}
 	show(os.Stdout, rows)
 	return bench.Write(out, rows)

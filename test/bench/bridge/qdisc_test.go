@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+// turnOf is a turn of 100 trips of that many ms and more.
+func turnOf(first int, mbit float64) beside {
+	t := beside{mbit: mbit}
+	for i := range 100 {
+		t.trips = append(t.trips, time.Duration(first+i)*time.Millisecond)
+	}
+	return t
+}
+
+func TestQueueingRows(t *testing.T) {
+	turns := map[string][]beside{
+		leafNone: {turnOf(1, 0), turnOf(1, 0)},
+		leafFIFO: {turnOf(101, 9), turnOf(301, 9)},
+		leafFQ:   {turnOf(1, 10), turnOf(51, 8)},
+	}
+	type row struct{ value, peer, ratio float64 }
+	want := map[string]row{
+		"qdisc/round-trip-p50 pfifo": {76e3, 251e3, (51./151 + 101./351) / 2},
+		"qdisc/round-trip-p50 alone": {76e3, 51e3, (1 + 101./51) / 2},
+		"qdisc/round-trip-p99 pfifo": {125e3, 300e3, (.5 + 150./400) / 2},
+		"qdisc/round-trip-p99 alone": {125e3, 100e3, 1.25},
+		"qdisc/throughput pfifo":     {9, 9, 1},
+	}
+	rows := queueingRows(turns)
+	for _, r := range rows {
+		w, ok := want[r.Name+" "+r.Peer]
+		if !ok || r.Value != w.value || r.PeerValue != w.peer || math.Abs(r.Ratio-w.ratio) > 1e-9 || r.N != 2 {
+			t.Errorf("%+v, want %+v", r, w)
+		}
+	}
+	if len(rows) != len(want) {
+		t.Errorf("%d rows, want %d", len(rows), len(want))
+	}
+}
+
+// The picture is XML, has a line for each series that there is, and the places
+// of its scale are right.
+func TestPicture(t *testing.T) {
+	b := picture(map[string][]beside{leafFIFO: {turnOf(101, 9)}, leafFQ: {turnOf(1, 9)}})
+	lines := 0
+	for d := xml.NewDecoder(strings.NewReader(string(b))); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "polyline" {
+			lines++
+		}
+	}
+	if lines != 2 {
+		t.Errorf("%d lines, want 2", lines)
+	}
+	for _, want := range []string{"fq_codel: 99 % below 100 ms", "pfifo: 99 % below 200 ms"} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("the picture does not say %q", want)
+		}
+	}
+	const span = width - left - right
+	for d, want := range map[time.Duration]float64{
+		time.Microsecond: left, time.Millisecond: left, 10 * time.Millisecond: left + span/3., time.Second: width - right, time.Minute: width - right,
+	} {
+		if got := across(d); math.Abs(got-want) > 1e-6 {
+			t.Errorf("%v at %v, want %v", d, got, want)
+		}
+	}
+	if down(0) != height-bottom || down(1) != top {
+		t.Errorf("shares from %v to %v", down(0), down(1))
+	}
+}
