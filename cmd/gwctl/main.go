@@ -8,10 +8,9 @@ import (
 	"os"
 
 	"gwinit/internal/applet"
-	"gwinit/internal/control/client"
-	"gwinit/internal/gwctl"
 	"gwinit/internal/gwctl/discover"
 	"gwinit/internal/gwctl/ethtune"
+	"gwinit/internal/gwctl/remote"
 	"gwinit/internal/gwctl/symbolize"
 )
 
@@ -19,6 +18,6 @@ import (
 var version = "development"
 
 func main() {
-	a := gwctl.Command(version, client.Dial, discover.Command(), ethtune.Command(), symbolize.Command())
+	a := remote.Wrap(version, discover.Command(), ethtune.Command(), symbolize.Command())
 	os.Exit(a.Execute(context.Background(), applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:]))
 }

@@ -348,6 +348,13 @@ func (e *env) usageError(err error) error {
 	return applet.Usagef("%v", err)
 }
 
+// Has tells whether gwctl has the command wherever it runs; others are Locals of
+// the box or of a workstation.
+func Has(name string) bool {
+	_, ok := find(name)
+	return ok
+}
+
 func find(name string) (command, bool) {
 	for _, c := range commands() {
 		if c.name == name {
@@ -410,6 +417,9 @@ func (e *env) open() (*client.Client, error) {
 	if err == nil || e.ctx.Err() != nil {
 		return c, err
 	}
+	if u := (Unreachable{}); errors.As(err, &u) {
+		return nil, u
+	}
 	const silent = "gwinit does not answer on %s: "
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -423,6 +433,14 @@ func (e *env) open() (*client.Client, error) {
 	}
 	return nil, fmt.Errorf(silent+"%w", e.socket, err)
 }
+
+// Unreachable is a Dialer's error that says all there is to say.
+type Unreachable struct{ Err error }
+
+func (u Unreachable) Error() string { return u.Err.Error() }
+
+// Unwrap returns what it says.
+func (u Unreachable) Unwrap() error { return u.Err }
 
 // ask sends one request and returns its whole answer.
 func (e *env) ask(op string, args any) (json.RawMessage, error) { return e.askIn(e.ctx, op, args) }

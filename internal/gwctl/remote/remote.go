@@ -1,0 +1,406 @@
+// Package remote runs gwctl on a workstation against gateways elsewhere, over
+// SSH: gwctl -H [user@]host[:port] COMMAND. The gateway's control protocol
+// passes through a channel of the login (subsystem gwctl-control), so a command
+// is the same code here as on the box; what only the box has, such as config, is
+// run there by its own gwctl. Keys come from ssh-agent and ~/.ssh, and the
+// gateways' own are checked with ~/.ssh/known_hosts.
+//
+// With several hosts (-H a,b,c, or -G GROUP of ~/.config/gwctl/hosts) each runs
+// for itself, a few at a time; its lines begin with its name, and who failed is
+// told at the end.
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/crypto/ssh"
+
+	"gwinit/internal/applet"
+	"gwinit/internal/control/client"
+	"gwinit/internal/control/wire"
+	"gwinit/internal/gwctl"
+)
+
+const (
+	// atOnce is how many gateways are asked at a time.
+	atOnce = 32
+	// keepBytes is how much of one gateway's output is kept until it is shown.
+	keepBytes = 256 << 10
+	// controlSubsystem is the control protocol on a gateway (docs/control.md).
+	controlSubsystem = "gwctl-control"
+	setupUser        = "setup"
+)
+
+const usage = `
+on gateways elsewhere:
+  -H [USER@]HOST[:PORT],...  log in there by SSH, and do it there; ports 22 and 8888 are
+                             tried. A host may be a name of the hosts file
+  -G GROUP,...               the hosts of that group in the hosts file; all: every one
+  -i FILE                    log in with this private key
+  -accept-new                keep the key of a gateway not known yet, without a question
+  setup                      bring in the first key, with the code on the serial console
+
+The hosts file is ~/.config/gwctl/hosts: NAME [USER@]HOST[:PORT] [GROUP ...] a line.
+`
+
+// Wrap is a workstation's gwctl, with the options that name gateways. Without
+// them it asks a socket of this machine, if one is given.
+func Wrap(version string, local ...gwctl.Local) applet.Applet {
+	a := gwctl.Command(version, client.Dial, local...)
+	here := a.Run
+	a.Usage += usage
+	a.Run = func(ctx context.Context, std applet.IO, args []string) error {
+		r := &runner{version: version, local: local, std: std, ask: terminal(std)}
+		rest, err := r.options(args)
+		if err != nil {
+			return err
+		}
+		if r.hosts == "" && r.group == "" {
+			if name := firstWord(rest); name != "" && name != "help" && !r.isLocal(name) && !slices.Contains(rest, "-socket") && !help(rest) {
+				return applet.Usagef("which gateway? gwctl -H HOST %s; gwctl discover finds them", name)
+			}
+			return here(ctx, std, rest)
+		}
+		targets, err := resolve(r.hosts, r.group, hostsPath())
+		if err != nil {
+			return err
+		}
+		r.known = &known{accept: r.accept}
+		if dir := home(); dir != "" {
+			r.known.path = filepath.Join(dir, ".ssh", "known_hosts")
+		}
+		if len(targets) == 1 {
+			return r.one(ctx, std, targets[0], rest)
+		}
+		return r.many(ctx, targets, rest)
+	}
+	return a
+}
+
+// runner is one run of gwctl.
+type runner struct {
+	version string
+	local   []gwctl.Local
+	std     applet.IO
+	ask     asker
+
+	hosts, group, identity string
+	accept                 bool
+
+	known *known
+	keyMu sync.Mutex // guards keys
+	keys  map[string]readOnce
+}
+
+// options takes those of this package out of args, wherever they stand up to a
+// "--".
+func (r *runner) options(args []string) (rest []string, err error) {
+	f := flag.NewFlagSet("gwctl", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.Usage = func() {}
+	f.StringVar(&r.hosts, "H", "", "")
+	f.StringVar(&r.group, "G", "", "")
+	f.StringVar(&r.identity, "i", "", "")
+	f.BoolVar(&r.accept, "accept-new", false, "")
+	for len(args) > 0 {
+		if args[0] == "--" {
+			return append(rest, args...), nil
+		}
+		dashed, isFlag := strings.CutPrefix(args[0], "-")
+		name, _, hasValue := strings.Cut(strings.TrimPrefix(dashed, "-"), "=")
+		g := f.Lookup(name)
+		if !isFlag || g == nil {
+			rest = append(rest, args[0])
+			args = args[1:]
+			continue
+		}
+		n := 1
+		if name != "accept-new" && !hasValue {
+			n = min(2, len(args))
+		}
+		if err := f.Parse(args[:n]); err != nil {
+			return nil, applet.Usagef("%v", err)
+		}
+		args = args[n:]
+	}
+	return rest, nil
+}
+
+// firstWord is the command of a command line, or "".
+func firstWord(args []string) string {
+	for i := 0; i < len(args); i++ {
+		switch {
+		case args[i] == "-socket", args[i] == "--socket":
+			i++
+		case !strings.HasPrefix(args[i], "-"):
+			return args[i]
+		}
+	}
+	return ""
+}
+
+func help(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool { return a == "-h" || a == "--help" || a == "-help" })
+}
+
+// isLocal tells whether a command needs no gateway.
+func (r *runner) isLocal(name string) bool {
+	return slices.ContainsFunc(r.local, func(l gwctl.Local) bool { return l.Name == name && l.Steer == nil })
+}
+
+// one carries args out on one gateway.
+func (r *runner) one(ctx context.Context, std applet.IO, t target, args []string) error {
+	name := firstWord(args)
+	switch {
+	case name == "setup":
+		return r.setup(ctx, std, t)
+	case r.isLocal(name):
+		return applet.Usagef("%s needs no gateway: leave -H and -G out", name)
+	case name != "" && !gwctl.Has(name) && !help(args):
+		return r.exec(ctx, std, t, args)
+	}
+	var login struct {
+		sync.Mutex
+		c *conn
+	}
+	defer func() {
+		if login.c != nil {
+			login.c.Close()
+		}
+	}()
+	dial := func(ctx context.Context, socket string) (*client.Client, error) {
+		login.Lock()
+		defer login.Unlock()
+		if login.c == nil {
+			c, err := r.dial(context.WithoutCancel(ctx), t)
+			if err != nil {
+				return nil, gwctl.Unreachable{Err: err}
+			}
+			login.c = c
+		}
+		ch, err := openControl(login.c)
+		if err != nil {
+			return nil, gwctl.Unreachable{Err: err}
+		}
+		return client.New(ch), nil
+	}
+	steering := slices.DeleteFunc(slices.Clone(r.local), func(l gwctl.Local) bool { return l.Steer == nil })
+	return gwctl.Command(r.version, dial, steering...).Run(ctx, std, args)
+}
+
+// channel is a subsystem's two directions.
+type channel struct {
+	io.Reader
+	io.Writer
+	s *ssh.Session
+}
+
+func (c channel) Close() error { return c.s.Close() }
+
+// openControl opens the control protocol.
+func openControl(c *conn) (io.ReadWriteCloser, error) {
+	s, err := c.NewSession()
+	if err != nil {
+		return nil, err
+	}
+	in, err1 := s.StdinPipe()
+	out, err2 := s.StdoutPipe()
+	err = errors.Join(err1, err2)
+	if err == nil {
+		err = s.RequestSubsystem(controlSubsystem)
+	}
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("that is an SSH server, but no gateway with this firmware, or one of another version: %w", err)
+	}
+	return channel{out, in, s}, nil
+}
+
+// exec has the gateway's own gwctl do it.
+func (r *runner) exec(ctx context.Context, std applet.IO, t target, args []string) error {
+	c, err := r.dial(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	s, err := c.NewSession()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	line := "gwctl"
+	for _, a := range args {
+		line += " " + quote(a)
+	}
+	s.Stdin, s.Stdout, s.Stderr = std.In, std.Out, std.Err
+	err = s.Run(line)
+	var ended *ssh.ExitError
+	if errors.As(err, &ended) && ended.Signal() == "" {
+		return applet.Exit(ended.ExitStatus())
+	}
+	return err
+}
+
+// quote is a word as a shell reads it.
+func quote(s string) string {
+	plain := func(c rune) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_=+.,/:@%", c)
+	}
+	if s != "" && !strings.ContainsFunc(s, func(c rune) bool { return !plain(c) }) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// setup brings the first key in.
+func (r *runner) setup(ctx context.Context, std applet.IO, t target) error {
+	t.user = setupUser
+	c, err := r.dial(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	s, err := c.NewSession()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	s.Stdout, s.Stderr = std.Out, std.Err
+	if err := s.Run("setup"); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(std.Out, "gwctl -H %s status works from now on.\n", t.name)
+	return err
+}
+
+// outcome is what came of one of several gateways.
+type outcome struct {
+	out, errs capped
+	err       error
+}
+
+// many carries args out on each, atOnce at a time, and shows what each said when
+// all before it are done.
+func (r *runner) many(ctx context.Context, targets []target, args []string) error {
+	results := make([]chan *outcome, len(targets))
+	slots := make(chan struct{}, atOnce)
+	for i, t := range targets {
+		results[i] = make(chan *outcome, 1)
+		go func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			o := &outcome{}
+			std := applet.IO{In: strings.NewReader(""), Out: &o.out, Err: &o.errs}
+			o.err = r.one(ctx, std, t, slices.Clone(args))
+			results[i] <- o
+		}()
+	}
+	width := 0
+	for _, t := range targets {
+		width = max(width, len(t.name))
+	}
+	asJSON := slices.Contains(args, "-json") || slices.Contains(args, "--json")
+	var failed []string
+	for i, t := range targets {
+		o := <-results[i]
+		if o.err != nil {
+			failed = append(failed, t.name)
+		}
+		if err := r.show(t, o, width, asJSON); err != nil {
+			return err
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	if !asJSON {
+		fmt.Fprintf(r.std.Err, "gwctl: %d of %d failed: %s\n", len(failed), len(targets), strings.Join(failed, ", "))
+	}
+	return applet.Exit(1)
+}
+
+// show writes what one said, each line behind its name; with -json one line of
+// {"host":...,"data":...}.
+func (r *runner) show(t target, o *outcome, width int, asJSON bool) error {
+	said := o.out.Bytes()
+	why := ""
+	if o.err != nil && !errors.As(o.err, new(applet.Exit)) {
+		why = o.err.Error()
+	}
+	if asJSON {
+		line := struct {
+			Host  string   `json:"host"`
+			Data  rawLines `json:"data,omitempty"`
+			Error string   `json:"error,omitempty"`
+		}{t.name, rawLines(bytes.TrimSpace(said)), why}
+		b, err := wire.Marshal(line)
+		if err == nil {
+			_, err = r.std.Out.Write(append(b, '\n'))
+		}
+		return err
+	}
+	write := func(w io.Writer, text []byte) error {
+		for line := range bytes.Lines(text) {
+			if _, err := fmt.Fprintf(w, "%-*s  %s\n", width, t.name, bytes.TrimRight(line, "\n")); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := write(r.std.Out, said); err != nil {
+		return err
+	}
+	if o.out.cut || o.errs.cut {
+		why = strings.TrimPrefix(why+"; ", "; ") + fmt.Sprintf("it said more than %d KiB, the rest was left out", keepBytes>>10)
+	}
+	if err := write(r.std.Err, o.errs.Bytes()); err != nil || why == "" {
+		return err
+	}
+	return write(r.std.Err, []byte("gwctl: "+why))
+}
+
+// rawLines is JSON, several values of which make an array.
+type rawLines []byte
+
+func (r rawLines) MarshalJSON() ([]byte, error) {
+	lines := bytes.Split(r, []byte("\n"))
+	if len(lines) == 1 {
+		return r, nil
+	}
+	return append(append([]byte("["), bytes.Join(lines, []byte(","))...), ']'), nil
+}
+
+// capped keeps the first keepBytes.
+type capped struct {
+	bytes.Buffer
+	cut bool
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	room := keepBytes - c.Len()
+	if len(p) > room {
+		c.cut = true
+		c.Buffer.Write(p[:room])
+		return len(p), nil
+	}
+	return c.Buffer.Write(p)
+}
+
+// terminal is who sits at std, or nobody.
+func terminal(std applet.IO) asker {
+	in, ok := std.In.(*os.File)
+	if !ok {
+		return nobody{std.Err}
+	}
+	return person(in, std.Err)
+}
