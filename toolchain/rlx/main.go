@@ -17,9 +17,11 @@
 //	rlx go [-without NAME,NAME] ARGUMENT ...
 //
 // runs the go command of that copy for the gateway: big-endian MIPS, no FPU.
-// -without leaves out edits or subjects of package edits, for measurements.
+// Where the current module requires golang.org/x/crypto, it uses an edited copy
+// of that, too. -without leaves out edits or subjects of package edits, for
+// measurements.
 //
-// The installed Go is not touched. An edit whose anchor is not in its file
+// The installed Go and the module cache are not touched. An edit whose anchor is not in its file
 // exactly once is an error that names both: another Go release may have mended
 // the fault, or moved it.
 package main
@@ -63,16 +65,17 @@ func run(args []string) error {
 }
 
 // rootFlags adds the flags that say which Go is meant.
-func rootFlags(fs *flag.FlagSet) func() (string, error) {
+func rootFlags(fs *flag.FlagSet) func() (string, goroot.Options, error) {
 	o := goroot.Options{Say: func(format string, a ...any) { fmt.Fprintf(os.Stderr, format+"\n", a...) }}
 	fs.StringVar(&o.Base, "from", "", "the installed Go's `folder`; what `go env GOROOT` says if empty")
 	fs.StringVar(&o.Cache, "cache", "", "`folder` of the copies; ${GW_CACHE:-$HOME/.cache/gwinit}/go if empty")
 	without := fs.String("without", "", "leave out these edits or subjects, separated by commas")
-	return func() (string, error) {
+	return func() (string, goroot.Options, error) {
 		if *without != "" {
 			o.Without = strings.Split(*without, ",")
 		}
-		return goroot.Ready(context.Background(), o)
+		root, err := goroot.Ready(context.Background(), o)
+		return root, o, err
 	}
 }
 
@@ -82,7 +85,7 @@ func printRoot(args []string) error {
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	root, err := ready()
+	root, _, err := ready()
 	if err != nil {
 		return err
 	}
@@ -97,11 +100,18 @@ func runGo(args []string) error {
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	root, err := ready()
+	root, o, err := ready()
+	if err != nil {
+		return err
+	}
+	module, err := goroot.Module(context.Background(), o)
 	if err != nil {
 		return err
 	}
 	cmd := goroot.Command(context.Background(), root, fs.Args()...)
+	if module != "" {
+		cmd.Env = append(cmd.Env, "GOFLAGS="+module)
+	}
 	if err := syscall.Exec(cmd.Path, cmd.Args, cmd.Env); err != nil {
 		return fmt.Errorf("exec %s: %w", cmd.Path, err)
 	}

@@ -16,11 +16,12 @@ import (
 )
 
 // Edit is one change of a file below GOROOT/src: Old, which stands there
-// exactly once, becomes New. Why is for whoever finds the anchor gone, and for
-// the Go project.
+// exactly once, becomes New; with Upto, what becomes New is Old and what
+// follows it up to Upto, which stays. Why is for whoever finds the anchor gone,
+// and for the Go project.
 type Edit struct {
 	Name, File, Why string
-	Old, New        string
+	Old, Upto, New  string
 }
 
 // Subject is what belongs together and can be left out together: edits, and
@@ -44,6 +45,7 @@ func Subjects() []Subject {
 		{Name: "atomics", Edits: atomicsEdits, Added: []string{"cmd/compile/internal/mips/rlx_atomic.go"}},
 		{Name: "runtime", Edits: runtimeEdits, Added: []string{"runtime/netpoll_epoll_wait.go"}},
 		{Name: "crypto", Edits: cryptoEdits, Added: []string{"crypto/internal/fips140/drbg/entropy_mips.go"}},
+		{Name: "size of crypto", Edits: cryptoSizeEdits},
 		{Name: "inlining", Edits: inliningEdits},
 		{Name: "linker", Edits: linkerEdits, Added: []string{"cmd/link/internal/ld/order.go", "cmd/link/internal/ld/symfile.go"}},
 		{Name: "tables", Edits: tableEdits, Added: []string{"runtime/symfile.go"}},
@@ -68,26 +70,39 @@ var identityEdits = []Edit{
 // Select returns all subjects without those, or those single edits, that are
 // named. A name that nothing has is an error.
 func Select(without []string) ([]Subject, error) {
-	used := map[string]bool{}
-	var list []Subject
-	for i, s := range Subjects() {
-		if i > 0 && slices.Contains(without, s.Name) {
+	list, used := selectFrom(Subjects(), 1, without)
+	_, module := selectFrom(Module(), 0, without)
+	for _, name := range without {
+		if !used[name] && !module[name] {
+			return nil, fmt.Errorf("no subject and no edit is called %q", name)
+		}
+	}
+	return list, nil
+}
+
+// SelectModule is Select for the subjects of the module.
+func SelectModule(without []string) []Subject {
+	list, _ := selectFrom(Module(), 0, without)
+	return list
+}
+
+// selectFrom leaves out what is named, but for the first subjects, which stay,
+// and tells which names it knew.
+func selectFrom(subjects []Subject, stay int, without []string) (list []Subject, used map[string]bool) {
+	used = map[string]bool{}
+	for i, s := range subjects {
+		if i >= stay && slices.Contains(without, s.Name) {
 			used[s.Name] = true
 			continue
 		}
 		s.Edits = slices.DeleteFunc(slices.Clone(s.Edits), func(e Edit) bool {
-			drop := i > 0 && slices.Contains(without, e.Name)
+			drop := i >= stay && slices.Contains(without, e.Name)
 			used[e.Name] = used[e.Name] || drop
 			return drop
 		})
 		list = append(list, s)
 	}
-	for _, name := range without {
-		if !used[name] {
-			return nil, fmt.Errorf("no subject and no edit is called %q", name)
-		}
-	}
-	return list, nil
+	return list, used
 }
 
 // Files are the files that the subjects edit, below GOROOT/src, each once.
@@ -111,7 +126,16 @@ func Apply(subjects []Subject, file string, b []byte) ([]byte, error) {
 			if n := bytes.Count(b, []byte(e.Old)); n != 1 {
 				return nil, fmt.Errorf("%s: the anchor of the edit %q is there %d times, not once: see whether this Go release still needs it. The edit's reason: %s", file, e.Name, n, strings.ReplaceAll(e.Why, "\n", " "))
 			}
-			b = bytes.Replace(b, []byte(e.Old), []byte(e.New), 1)
+			at := bytes.Index(b, []byte(e.Old))
+			end := at + len(e.Old)
+			if e.Upto != "" {
+				n := bytes.Index(b[end:], []byte(e.Upto))
+				if n < 0 {
+					return nil, fmt.Errorf("%s: the end of the edit %q, %q, does not follow its anchor any more. The edit's reason: %s", file, e.Name, e.Upto, strings.ReplaceAll(e.Why, "\n", " "))
+				}
+				end += n
+			}
+			b = slices.Concat(b[:at], []byte(e.New), b[end:])
 		}
 	}
 	return b, nil

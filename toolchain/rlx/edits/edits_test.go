@@ -2,6 +2,7 @@ package edits
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -11,10 +12,18 @@ func TestApply(t *testing.T) {
 	s := []Subject{{Edits: []Edit{
 		{Name: "n", File: "a/b.go", Old: "one", New: "two"},
 		{Name: "other file", File: "c.go", Old: "x", New: "y"},
+		{Name: "a stretch", File: "d.go", Old: "from", Upto: "to", New: "new "},
 	}}}
 	got, err := Apply(s, "a/b.go", []byte("zero one three"))
 	if err != nil || string(got) != "zero two three" {
 		t.Errorf("Apply = %q, %v", got, err)
+	}
+	got, err = Apply(s, "d.go", []byte("to from here to there to"))
+	if err != nil || string(got) != "to new to there to" {
+		t.Errorf("Apply = %q, %v", got, err)
+	}
+	if _, err := Apply(s, "d.go", []byte("to from here")); err == nil || !strings.Contains(err.Error(), "d.go") || !strings.Contains(err.Error(), `"a stretch"`) {
+		t.Errorf("no end: %v, want an error that names file and edit", err)
 	}
 	for name, in := range map[string]string{"no anchor": "zero", "two anchors": "one one"} {
 		if _, err := Apply(s, "a/b.go", []byte(in)); err == nil || !strings.Contains(err.Error(), "a/b.go") || !strings.Contains(err.Error(), `"n"`) {
@@ -27,7 +36,7 @@ func TestApply(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, s := range Subjects() {
+	for _, s := range slices.Concat(Subjects(), Module()) {
 		for _, name := range append([]string{s.Name}, names(s.Edits)...) {
 			if name == "" || seen[name] {
 				t.Errorf("the name %q is empty or there twice", name)

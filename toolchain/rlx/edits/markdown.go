@@ -10,19 +10,25 @@ import (
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("# What is edited in Go, and why\n\nMade by `go run ./toolchain/rlx edits > docs/toolchain-edits.md`.\n")
-	for _, s := range Subjects() {
-		fmt.Fprintf(&b, "\n## %s\n", s.Name)
+	list(&b, Subjects())
+	b.WriteString("\n# What is edited in " + ModulePath + "\n")
+	list(&b, Module())
+	return b.String()
+}
+
+func list(b *strings.Builder, subjects []Subject) {
+	for _, s := range subjects {
+		fmt.Fprintf(b, "\n## %s\n", s.Name)
 		if len(s.Added) > 0 {
-			fmt.Fprintf(&b, "\nAdds `%s`.\n", strings.Join(s.Added, "`, `"))
+			fmt.Fprintf(b, "\nAdds `%s`.\n", strings.Join(s.Added, "`, `"))
 		}
 		file := ""
 		for _, e := range s.Edits {
 			if e.File != file {
 				file = e.File
-				fmt.Fprintf(&b, "\n`%s`\n\n", file)
+				fmt.Fprintf(b, "\n`%s`\n\n", file)
 			}
-			fmt.Fprintf(&b, "- **%s**: %s\n", e.Name, strings.ReplaceAll(e.Why, "\n", "\n  "))
+			fmt.Fprintf(b, "- **%s**: %s\n", e.Name, strings.ReplaceAll(e.Why, "\n", "\n  "))
 		}
 	}
-	return b.String()
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // recipe is changed when what is done with the edits changes.
-const recipe = "1"
+const recipe = "2"
 
 // unusedFor is how long a copy (some 250 MB) that nobody asked for is kept.
 const unusedFor = 14 * 24 * time.Hour
@@ -97,7 +97,7 @@ func Ready(ctx context.Context, o Options) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: a released Go has this file; set PATH to one", err)
 	}
-	files, key, err := plan(subjects, o.Base, version)
+	files, key, tools, err := plan(subjects, o.Base, version)
 	if err != nil {
 		return "", err
 	}
@@ -121,26 +121,26 @@ func Ready(ctx context.Context, o Options) (string, error) {
 		return dir, nil
 	}
 	prune(o.Cache)
-	if err := build(ctx, o, files, dir, strings.Fields(string(version))[0]); err != nil {
+	if err := build(ctx, o, files, dir, tools, strings.Fields(string(version))[0]); err != nil {
 		return "", err
 	}
-	return dir, os.WriteFile(done, nil, 0o644)
+	return dir, os.WriteFile(done, []byte(tools), 0o644)
 }
 
-// plan returns the files to write into the copy, by their path below src, and
-// the key of what comes out.
-func plan(subjects []edits.Subject, base string, version []byte) (map[string][]byte, string, error) {
-	files, err := edits.AddedFiles(subjects)
+// plan returns the files to write into the copy, by their path below src, the
+// key of what comes out, and that of its tools.
+func plan(subjects []edits.Subject, base string, version []byte) (files map[string][]byte, key, tools string, err error) {
+	files, err = edits.AddedFiles(subjects)
 	if err != nil {
-		return nil, "", err
+		return nil, "", "", err
 	}
 	for _, file := range edits.Files(subjects) {
 		b, err := os.ReadFile(filepath.Join(base, "src", filepath.FromSlash(file)))
 		if err != nil {
-			return nil, "", fmt.Errorf("an edit is for a file that this Go does not have: %w", err)
+			return nil, "", "", fmt.Errorf("an edit is for a file that this Go does not have: %w", err)
 		}
 		if files[file], err = edits.Apply(subjects, file, b); err != nil {
-			return nil, "", err
+			return nil, "", "", err
 		}
 	}
 	names := make([]string, 0, len(files))
@@ -148,15 +148,26 @@ func plan(subjects []edits.Subject, base string, version []byte) (map[string][]b
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	sum := sha256.New()
-	fmt.Fprintf(sum, "%s %s/%s %s\n", recipe, runtime.GOOS, runtime.GOARCH, version)
-	for _, name := range names {
-		fmt.Fprintf(sum, "%s %d\n%s", name, len(files[name]), files[name])
+	hash := func(below string) string {
+		sum := sha256.New()
+		fmt.Fprintf(sum, "%s %s/%s %s\n", recipe, runtime.GOOS, runtime.GOARCH, version)
+		for _, name := range names {
+			if strings.HasPrefix(name, below) {
+				fmt.Fprintf(sum, "%s %d\n%s", name, len(files[name]), files[name])
+			}
+		}
+		return hex.EncodeToString(sum.Sum(nil))[:16]
 	}
-	key := hex.EncodeToString(sum.Sum(nil))[:16]
-	files["cmd/internal/objabi/rlx.key"] = []byte(key)
-	return files, key, nil
+	// The tools are what is below cmd: what else is edited is for programs of
+	// the gateway and changes nothing of what these make, and the go command
+	// tells sources apart by their contents.
+	key, tools = hash(""), hash("cmd/")
+	files[toolsKey] = []byte(tools)
+	return files, key, tools, nil
 }
+
+// toolsKey is the file by which the tools say their edits.
+const toolsKey = "cmd/internal/objabi/rlx.key"
 
 // touch tells whether a file is there, and that it was asked for.
 func touch(name string) error {
@@ -183,13 +194,25 @@ func prune(cache string) {
 	}
 }
 
-func build(ctx context.Context, o Options, files map[string][]byte, dir, version string) error {
+// sameTools finds a copy whose tools have the same edits, "" if there is none.
+func sameTools(cache, tools string) string {
+	list, _ := filepath.Glob(filepath.Join(cache, "*", "rlx.ready"))
+	for _, name := range list {
+		if b, err := os.ReadFile(name); err == nil && string(b) == tools {
+			return filepath.Dir(name)
+		}
+	}
+	return ""
+}
+
+func build(ctx context.Context, o Options, files map[string][]byte, dir, tools, version string) error {
 	start := time.Now()
 	o.Say("toolchain: copying %s to %s", version, dir)
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	for _, part := range []string{"VERSION", "go.env", "bin", "lib", "src", "pkg/include", "pkg/tool"} {
+	same := sameTools(o.Cache, tools)
+	for _, part := range []string{"VERSION", "go.env", "bin", "lib", "src", "pkg/include"} {
 		if err := copyTree(filepath.Join(o.Base, part), filepath.Join(dir, part)); err != nil {
 			return err
 		}
@@ -202,6 +225,12 @@ func build(ctx context.Context, o Options, files map[string][]byte, dir, version
 		if err := os.WriteFile(path, b, 0o644); err != nil {
 			return err
 		}
+	}
+	if same != "" {
+		return copyTree(filepath.Join(same, "pkg/tool"), filepath.Join(dir, "pkg/tool"))
+	}
+	if err := copyTree(filepath.Join(o.Base, "pkg/tool"), filepath.Join(dir, "pkg/tool")); err != nil {
+		return err
 	}
 	o.Say("toolchain: building the compiler, assembler and linker (once; about a minute)")
 	install := exec.CommandContext(ctx, filepath.Join(dir, "bin", "go"), "install", "-trimpath", "cmd/compile", "cmd/asm", "cmd/link")

@@ -21,8 +21,12 @@ func TestReady(t *testing.T) {
 	if err != nil || second != first {
 		t.Errorf("second call: %s, %v, want %s", second, err, first)
 	}
+	tools, err := os.ReadFile(filepath.Join(first, "rlx.ready"))
+	if err != nil || len(tools) == 0 {
+		t.Fatalf("the key of the tools: %q, %v", tools, err)
+	}
 	said, err := goroot.Command(t.Context(), first, "tool", "compile", "-V=full").CombinedOutput()
-	if want := "rlx:" + filepath.Base(first); err != nil || !strings.Contains(string(said), want) {
+	if want := "rlx:" + string(tools); err != nil || !strings.Contains(string(said), want) {
 		t.Errorf("the compiler says %q (%v), want %q in it", said, err, want)
 	}
 }
