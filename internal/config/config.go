@@ -126,13 +126,17 @@ type LEDs struct {
 // Netwatch is netwatch.conf.
 type Netwatch struct {
 	Enabled     bool
-	Targets     []netip.Addr // empty: the default gateway
+	Targets     []string // addresses, names and TargetGateway; empty: TargetGateway
 	FailMinutes int
 	PollSeconds int
 	MaxReboots  int
 	WindowHours int
 	DryRun      bool
 }
+
+// TargetGateway is the target of netwatch that is every default gateway at the
+// moment.
+const TargetGateway = "gateway"
 
 // NTP is ntp.conf.
 type NTP struct {
@@ -216,6 +220,13 @@ func LoadNetwork(root string) (Network, []Warning) {
 func LoadNTP(root string) (NTP, []Warning) {
 	l := loader{root: root}
 	n := l.ntp()
+	return n, l.warnings
+}
+
+// LoadNetwatch reads netwatch.conf.
+func LoadNetwatch(root string) (Netwatch, []Warning) {
+	l := loader{root: root}
+	n := l.netwatch()
 	return n, l.warnings
 }
 

@@ -411,10 +411,9 @@ func TestRun(t *testing.T) {
 			json: `{"changed":["radio.FIRMWARE_BAUD"],"restarted":[],"left":[{"service":"bridge","state":"stopped"}]}` + "\n",
 		},
 		{
-			name: "set what nothing reads", args: []string{"set", "leds.MODE=dim", "netwatch.ENABLED=1"},
-			out: "leds.MODE changed in /userdata/etc/leds.conf\nleds.MODE: kept for a later version: nothing reads it yet\n" +
-				"netwatch.ENABLED changed in /userdata/etc/netwatch.conf\nnetwatch.ENABLED: kept for a later version: nothing reads it yet\n",
-			json: `{"changed":["leds.MODE","netwatch.ENABLED"],"restarted":[],"later":["leds.MODE","netwatch.ENABLED"]}` + "\n",
+			name: "set what nothing reads", args: []string{"set", "leds.MODE=dim"},
+			out:  "leds.MODE changed in /userdata/etc/leds.conf\nleds.MODE: kept for a later version: nothing reads it yet\n",
+			json: `{"changed":["leds.MODE"],"restarted":[],"later":["leds.MODE"]}` + "\n",
 		},
 		{
 			name: "set what is read at every use", args: []string{"set", "TZ=CET-1"}, out: "TZ changed in /userdata/etc/TZ\n",
@@ -531,7 +530,7 @@ func TestRunList(t *testing.T) {
 		t.Errorf("list:\n%s", out.String())
 	}
 	for line := range strings.Lines(out.String()) {
-		waits := strings.Contains(line, " leds.") || strings.Contains(line, " netwatch.")
+		waits := strings.Contains(line, " leds.")
 		if waits != strings.Contains(line, " (not used yet)") {
 			t.Errorf("list: %s", line)
 		}

@@ -632,17 +632,18 @@ func (l *loader) netwatch() Netwatch {
 			return setInt(&n.WindowHours, v, 1, 720)
 		case "TARGETS":
 			const most = 8
-			targets, bad := parseAddrs(v)
-			n.Targets = targets[:min(len(targets), most)]
+			bad := ""
+			n.Targets, bad = parseTargets(v)
 			used := "the others"
-			if len(targets) == 0 {
+			if len(n.Targets) == 0 {
 				used = "the default gateway"
 			}
 			switch {
 			case bad != "":
-				return verdict{problem: strconv.Quote(bad) + " is not an address", used: used}
-			case len(targets) > most:
-				return verdict{problem: "more than 8 addresses", used: "the first 8"}
+				return verdict{problem: strconv.Quote(bad) + " is neither an address nor a name", used: used}
+			case len(n.Targets) > most:
+				n.Targets = n.Targets[:most]
+				return verdict{problem: "more than 8 targets", used: "the first 8"}
 			}
 		default:
 			return verdict{problem: unknown}
@@ -661,6 +662,26 @@ func isKnobs(v string) bool {
 		}
 	}
 	return true
+}
+
+// parseTargets reads addresses and names between blanks or commas; bad is the
+// first that is neither. What ends like an IPv4 address is no name.
+func parseTargets(s string) (all []string, bad string) {
+	for f := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ' ' || r == '\t' || r == ',' }) {
+		a, err := netip.ParseAddr(f)
+		ok := err == nil && !a.IsUnspecified() && !a.IsMulticast()
+		if err != nil {
+			name := strings.TrimSuffix(f, ".")
+			ok = isName(name, 253) && strings.Trim(name[strings.LastIndexByte(name, '.')+1:], "0123456789") != ""
+		}
+		switch {
+		case ok:
+			all = append(all, f)
+		case bad == "":
+			bad = f
+		}
+	}
+	return all, bad
 }
 
 func (l *loader) gateway() Gateway {

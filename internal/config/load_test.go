@@ -460,31 +460,38 @@ func TestOthers(t *testing.T) {
 		},
 		{
 			"netwatch",
-			map[string]string{fileNetwatch: "ENABLED=1\nTARGETS=\"10.0.0.1 fd00::1\"\nFAIL_MIN=5\nPOLL_SEC=10\nMAX_REBOOT=0\nWINDOW_H=12\nDRY_RUN=1\n"},
+			map[string]string{fileNetwatch: "ENABLED=1\nTARGETS=\"10.0.0.1 fd00::1,gateway nas.lan. 1e100.net\"\nFAIL_MIN=5\nPOLL_SEC=10\nMAX_REBOOT=0\nWINDOW_H=12\nDRY_RUN=1\n"},
 			func(c Config) any { return c.Netwatch },
 			Netwatch{
-				Enabled: true, Targets: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")},
+				Enabled: true, Targets: []string{"10.0.0.1", "fd00::1", TargetGateway, "nas.lan.", "1e100.net"},
 				FailMinutes: 5, PollSeconds: 10, WindowHours: 12, DryRun: true,
 			},
 			nil,
 		},
 		{
 			"netwatch bad",
-			map[string]string{fileNetwatch: "ENABLED=maybe\nTARGETS=router\nFAIL_MIN=0\nMAX_REBOOT=1000\n"},
+			map[string]string{fileNetwatch: "ENABLED=maybe\nTARGETS=10.0.0.300\nFAIL_MIN=0\nMAX_REBOOT=1000\n"},
 			func(c Config) any { return c.Netwatch },
 			Netwatch{FailMinutes: 15, PollSeconds: 30, MaxReboots: 3, WindowHours: 24},
 			[]string{
 				fileNetwatch + `:1: ENABLED="maybe": neither 0 nor 1; using 0`,
-				fileNetwatch + `:2: TARGETS="router": "router" is not an address; using the default gateway`,
+				fileNetwatch + `:2: TARGETS="10.0.0.300": "10.0.0.300" is neither an address nor a name; using the default gateway`,
 				fileNetwatch + `:3: FAIL_MIN="0": not a number from 1 to 1440; using 15`,
 				fileNetwatch + `:4: MAX_REBOOT="1000": not a number from 0 to 100; using 3`,
 			},
 		},
 		{
+			"netwatch with targets of which some are good",
+			map[string]string{fileNetwatch: "TARGETS=\"ff02::1 a_b -c 0.0.0.0 10.0.0.9\"\n"},
+			func(c Config) any { return c.Netwatch.Targets },
+			[]string{"a_b", "10.0.0.9"},
+			[]string{fileNetwatch + `:1: TARGETS="ff02::1 a_b -c 0.0.0.0 10.0.0.9": "ff02::1" is neither an address nor a name; using the others`},
+		},
+		{
 			"netwatch with nine targets",
 			map[string]string{fileNetwatch: "TARGETS='10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6 10.0.0.7 10.0.0.8 10.0.0.9'\n"},
 			func(c Config) any { return len(c.Netwatch.Targets) }, 8,
-			[]string{fileNetwatch + `:1: TARGETS="10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6 10.0.0...": more than 8 addresses; using the first 8`},
+			[]string{fileNetwatch + `:1: TARGETS="10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6 10.0.0...": more than 8 targets; using the first 8`},
 		},
 		{
 			"NTP",

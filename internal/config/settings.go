@@ -90,13 +90,13 @@ func Settings() []Setting {
 
 		{"leds.MODE", "off, dim, bright", fileLEDs, "MODE", nil, later, func(c c, _ brd) string { return c.LEDs.Mode }},
 
-		{"netwatch.ENABLED", "0, 1", fileNetwatch, "ENABLED", nil, later, func(c c, _ brd) string { return bit(c.Netwatch.Enabled) }},
-		{"netwatch.TARGETS", "up to 8 addresses; none: the default gateway", fileNetwatch, "TARGETS", nil, later, func(c c, _ brd) string { return join(c.Netwatch.Targets) }},
-		{"netwatch.FAIL_MIN", "1 to 1440 minutes", fileNetwatch, "FAIL_MIN", nil, later, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.FailMinutes) }},
-		{"netwatch.POLL_SEC", "5 to 3600 seconds", fileNetwatch, "POLL_SEC", nil, later, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.PollSeconds) }},
-		{"netwatch.MAX_REBOOT", "0 to 100", fileNetwatch, "MAX_REBOOT", nil, later, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.MaxReboots) }},
-		{"netwatch.WINDOW_H", "1 to 720 hours", fileNetwatch, "WINDOW_H", nil, later, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.WindowHours) }},
-		{"netwatch.DRY_RUN", "0, 1", fileNetwatch, "DRY_RUN", nil, later, func(c c, _ brd) string { return bit(c.Netwatch.DryRun) }},
+		{"netwatch.ENABLED", "0, 1: may reboot the gateway when nothing answers", fileNetwatch, "ENABLED", core, false, func(c c, _ brd) string { return bit(c.Netwatch.Enabled) }},
+		{"netwatch.TARGETS", "up to 8 addresses, names, or gateway; none: gateway", fileNetwatch, "TARGETS", core, false, func(c c, _ brd) string { return cmp.Or(strings.Join(c.Netwatch.Targets, " "), TargetGateway) }},
+		{"netwatch.FAIL_MIN", "1 to 1440 minutes without an answer until then", fileNetwatch, "FAIL_MIN", core, false, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.FailMinutes) }},
+		{"netwatch.POLL_SEC", "5 to 3600 seconds between two looks", fileNetwatch, "POLL_SEC", core, false, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.PollSeconds) }},
+		{"netwatch.MAX_REBOOT", "0 to 100 within WINDOW_H", fileNetwatch, "MAX_REBOOT", core, false, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.MaxReboots) }},
+		{"netwatch.WINDOW_H", "1 to 720 hours", fileNetwatch, "WINDOW_H", core, false, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.WindowHours) }},
+		{"netwatch.DRY_RUN", "0, 1: only says what it would do", fileNetwatch, "DRY_RUN", core, false, func(c c, _ brd) string { return bit(c.Netwatch.DryRun) }},
 
 		{"gateway.GW_LOG_KIB", "16 to 256: the log in memory", fileGateway, "GW_LOG_KIB", nil, false, func(c c, _ brd) string { return strconv.Itoa(c.Gateway.LogKiB) }},
 		{"gateway.ETH_PROFILE", strings.Join(EthProfiles[:], ", ") + ": how the Ethernet driver is tuned", fileGateway, "ETH_PROFILE", core, false, func(c c, _ brd) string { return cmp.Or(c.Gateway.Ethernet.Profile, EthProfiles[0]) }},
