@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"gwinit/internal/applet"
+	"gwinit/internal/icmp"
 	"gwinit/internal/tools/opt"
 )
 
@@ -27,63 +27,8 @@ const pingUsage = `ping [-46nq] [-c COUNT] [-i SECONDS] [-W SECONDS] [-w SECONDS
 
 Exit status 1 if nothing came back.`
 
-// ICMP types (RFC 792, RFC 4443).
-const (
-	echoReply4, echoRequest4 = 0, 8
-	echoRequest6, echoReply6 = 128, 129
-
-	icmpHeaderBytes = 8
-	maxPingBytes    = 65507 // what is left of an IPv4 packet
-)
-
-// echo makes an echo request. The kernel adds ICMPv6's checksum itself, as it
-// covers an address it has not chosen yet (RFC 3542 section 3.1).
-func echo(v6 bool, id, seq uint16, payload int) []byte {
-	b := make([]byte, icmpHeaderBytes+payload)
-	b[0] = echoRequest4
-	if v6 {
-		b[0] = echoRequest6
-	}
-	binary.BigEndian.PutUint16(b[4:], id)
-	binary.BigEndian.PutUint16(b[6:], seq)
-	for i := range b[icmpHeaderBytes:] {
-		b[icmpHeaderBytes+i] = byte(i)
-	}
-	if !v6 {
-		binary.BigEndian.PutUint16(b[2:], ^onesSum(b))
-	}
-	return b
-}
-
-// onesSum is the ones' complement sum of RFC 1071.
-func onesSum(b []byte) uint16 {
-	sum := uint32(0)
-	for ; len(b) >= 2; b = b[2:] {
-		sum += uint32(binary.BigEndian.Uint16(b))
-	}
-	if len(b) == 1 {
-		sum += uint32(b[0]) << 8
-	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	return uint16(sum)
-}
-
-// parseReply returns the sequence number of an echo reply to id.
-func parseReply(b []byte, v6 bool, id uint16) (seq uint16, ok bool) {
-	want := byte(echoReply4)
-	if v6 {
-		want = echoReply6
-	}
-	if len(b) < icmpHeaderBytes || b[0] != want || b[1] != 0 || binary.BigEndian.Uint16(b[4:]) != id {
-		return 0, false
-	}
-	if !v6 && onesSum(b) != 0xffff {
-		return 0, false
-	}
-	return binary.BigEndian.Uint16(b[6:]), true
-}
+// maxPingBytes is what is left of an IPv4 packet.
+const maxPingBytes = 65507
 
 // pinger is one run of ping.
 type pinger struct {
@@ -178,7 +123,7 @@ func (p *pinger) run(ctx context.Context) error {
 	began := time.Now()
 	// All of a reply, as its sum is over all of it, and the longest IPv4
 	// header, which the net package reads before it takes it off.
-	buf := make([]byte, 60+icmpHeaderBytes+p.size)
+	buf := make([]byte, 60+icmp.HeaderBytes+p.size)
 	next := began
 	for {
 		now := time.Now()
@@ -224,7 +169,7 @@ func (p *pinger) send() error {
 	p.at[seq] = time.Now()
 	delete(p.at, seq-1000) // nobody answers that late
 	p.sent++
-	_, err := p.conn.WriteToIP(echo(p.to.Is6(), p.id, seq, p.size), &net.IPAddr{IP: p.to.AsSlice(), Zone: p.to.Zone()})
+	_, err := p.conn.WriteToIP(icmp.Echo(p.to.Is6(), p.id, seq, p.size), &net.IPAddr{IP: p.to.AsSlice(), Zone: p.to.Zone()})
 	if err != nil {
 		var op *net.OpError
 		if errors.As(err, &op) {
@@ -236,7 +181,7 @@ func (p *pinger) send() error {
 }
 
 func (p *pinger) reply(b []byte, from *net.IPAddr, now time.Time) {
-	seq, ok := parseReply(b, p.to.Is6(), p.id)
+	seq, ok := icmp.ParseReply(b, p.to.Is6(), p.id)
 	if !ok {
 		return
 	}
