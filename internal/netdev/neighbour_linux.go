@@ -1,0 +1,88 @@
+package netdev
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Neighbour is a host on the link, as the kernel's ARP or ND table has it.
+type Neighbour struct {
+	Addr netip.Addr // without a zone
+	// Answers tells that it has answered since it was last asked, Asking that
+	// it is being asked. Neither: it did not answer, or was not asked lately.
+	Answers, Asking bool
+
+	entry netlink.Neigh
+}
+
+// Gateways returns the next hops of the interface's default routes, IPv4 first,
+// a link-local one with its zone.
+func (s System) Gateways(index int, name string) ([]netip.Addr, error) {
+	var all []netip.Addr
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := netlink.RouteListFiltered(family, &netlink.Route{LinkIndex: index, Table: unix.RT_TABLE_MAIN},
+			netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+		if err != nil {
+			if family == netlink.FAMILY_V6 && errors.Is(err, unix.EAFNOSUPPORT) {
+				continue
+			}
+			return nil, fmt.Errorf("list routes of link %d: %w", index, err)
+		}
+		for _, r := range routes {
+			via, ok := netip.AddrFromSlice(r.Gw)
+			if dst, is := prefix(r.Dst); !ok || is && dst.Bits() > 0 {
+				continue
+			}
+			if via = via.Unmap(); via.IsLinkLocalUnicast() && via.Is6() {
+				via = via.WithZone(name)
+			}
+			all = append(all, via)
+		}
+	}
+	return all, nil
+}
+
+// Neighbours returns what is in the interface's tables, of both families.
+func (System) Neighbours(index int) ([]Neighbour, error) {
+	list, err := netlink.NeighList(index, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list neighbours of link %d: %w", index, err)
+	}
+	all := make([]Neighbour, 0, len(list))
+	for _, e := range list {
+		a, ok := netip.AddrFromSlice(e.IP)
+		if !ok {
+			continue
+		}
+		all = append(all, Neighbour{
+			Addr:    a.Unmap(),
+			Answers: e.State&unix.NUD_REACHABLE != 0,
+			Asking:  e.State&(unix.NUD_INCOMPLETE|unix.NUD_DELAY|unix.NUD_PROBE) != 0,
+			entry:   e,
+		})
+	}
+	return all, nil
+}
+
+// AskNeighbour has the kernel ask n now whether it is still there, with up to
+// three unicast questions a second apart; Answers is false until it says so. A
+// neighbour whose address is not known is asked by sending something to it.
+func (System) AskNeighbour(n Neighbour) error {
+	e := n.entry
+	if e.State&(unix.NUD_REACHABLE|unix.NUD_STALE|unix.NUD_DELAY) == 0 {
+		return nil
+	}
+	// A router stays one: the kernel takes the flag from us.
+	err := netlink.NeighSet(&netlink.Neigh{
+		LinkIndex: e.LinkIndex, Family: e.Family, IP: e.IP,
+		State: unix.NUD_PROBE, Flags: e.Flags & unix.NTF_ROUTER,
+	})
+	if err != nil {
+		return fmt.Errorf("ask neighbour %v on link %d: %w", n.Addr, e.LinkIndex, err)
+	}
+	return nil
+}
