@@ -148,6 +148,8 @@ type NTP struct {
 type Gateway struct {
 	LogKiB   int // size of the log ring in memory
 	Ethernet Ethernet
+	// NetwatchDriver has netwatch bind the Ethernet driver anew before it reboots.
+	NetwatchDriver bool
 }
 
 // Ethernet is how the Ethernet driver and its queue are tuned. The zero value

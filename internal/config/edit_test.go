@@ -309,8 +309,8 @@ func TestSettings(t *testing.T) {
 		"BRIDGE_BIND": "127.0.0.1", "BRIDGE_ENGINE": "kernel", "BRIDGE_ALLOW": "192.168.7.0/24,fd00::7", "BRIDGE_TAKEOVER": "never",
 		"BRIDGE_CLAIM_MS": "500", "BRIDGE_STALL_S": "60", "radio.MODE": "otbr", "leds.MODE": "off", "FIRMWARE_FLOW_CTRL": "sw", "FIRMWARE_BAUD": "230400",
 		"hostname": "attic", "TZ": "CET-1", "server": "a b", "ENABLED": "1", "DRY_RUN": "1", "FAIL_MIN": "1", "POLL_SEC": "5",
-		"MAX_REBOOT": "0", "WINDOW_H": "1", "GW_LOG_KIB": "16",
 		"ETH_PROFILE": "latency", "ETH_KNOBS": "kick_threshold=8 tx_queue_len=100", "ETH_QDISC": "default",
+		"MAX_REBOOT": "0", "WINDOW_H": "1", "GW_LOG_KIB": "16", "GW_NETWATCH_DRIVER": "1",
 	}
 	root := box(t, nil)
 	var all []Assignment

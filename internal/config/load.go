@@ -706,6 +706,8 @@ func (l *loader) gateway() Gateway {
 				return w.using(QdiscFQCodel)
 			}
 			g.Ethernet.Qdisc = e.value
+		case "GW_NETWATCH_DRIVER":
+			return setBool(&g.NetwatchDriver, e.value)
 		default:
 			return verdict{problem: unknown}
 		}

@@ -533,9 +533,10 @@ func TestOthers(t *testing.T) {
 		},
 		{
 			"gateway.conf",
-			map[string]string{fileGateway: "GW_LOG_KIB=256\nGW_NEW=1\n"},
-			func(c Config) any { return c.Gateway.LogKiB }, 256,
-			[]string{fileGateway + `:2: GW_NEW="1": unknown key`},
+			map[string]string{fileGateway: "GW_LOG_KIB=256\nGW_NETWATCH_DRIVER=on\nGW_NEW=1\n"},
+			func(c Config) any { return c.Gateway },
+			Gateway{LogKiB: 256, NetwatchDriver: true},
+			[]string{fileGateway + `:3: GW_NEW="1": unknown key`},
 		},
 		{
 			"gateway.conf bad",

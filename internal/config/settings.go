@@ -102,6 +102,7 @@ func Settings() []Setting {
 		{"gateway.ETH_PROFILE", strings.Join(EthProfiles[:], ", ") + ": how the Ethernet driver is tuned", fileGateway, "ETH_PROFILE", core, false, func(c c, _ brd) string { return cmp.Or(c.Gateway.Ethernet.Profile, EthProfiles[0]) }},
 		{"gateway.ETH_KNOBS", "name=value between blanks, instead of the profile's; gwctl eth names them", fileGateway, "ETH_KNOBS", core, false, func(c c, _ brd) string { return c.Gateway.Ethernet.Knobs }},
 		{"gateway.ETH_QDISC", "fq_codel, where the kernel has it; default", fileGateway, "ETH_QDISC", core, false, func(c c, _ brd) string { return cmp.Or(c.Gateway.Ethernet.Qdisc, QdiscFQCodel) }},
+		{"gateway.GW_NETWATCH_DRIVER", "0, 1: netwatch binds the Ethernet driver anew before it reboots", fileGateway, "GW_NETWATCH_DRIVER", core, false, func(c c, _ brd) string { return bit(c.Gateway.NetwatchDriver) }},
 	}
 	for _, s := range []struct {
 		prefix, file string
