@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -43,14 +44,23 @@ type tuner interface {
 	Call(method string, params []byte) ([]byte, error)
 }
 
+// watcher is services/netwatch, or nothing where it is left out.
+type watcher interface {
+	Run(ctx context.Context) error
+	NetworkChanged()
+	Status() api.Netwatch
+	Incidents(p api.IncidentParams) ([]api.Incident, error)
+	Warnings() []string
+}
+
 // Applet is the process, as PID 1 starts it. version is that of the firmware.
 func Applet(version string) applet.Applet {
 	return applet.Applet{
 		Name: "core", Group: applet.Service,
-		Summary: "the rarely active services in one process: eth, mdns, clock",
+		Summary: "the rarely active services in one process: eth, netwatch, mdns, clock",
 		Usage: `core
-Brings the network up, keeps it up, announces the gateway on it and keeps the
-clock by time servers. gwinit starts it; it takes no options.`,
+Brings the network up, keeps it up, watches whether anybody answers, announces
+the gateway and keeps the clock by time servers. gwinit starts it; it takes no options.`,
 		Run: func(ctx context.Context, _ applet.IO, args []string) error {
 			if len(args) > 0 {
 				return applet.Usagef("core takes no arguments")
@@ -74,13 +84,18 @@ func run(ctx context.Context, version string) error {
 		return err
 	}
 	var clock timekeeper
-	net := eth.New(eth.Options{Changed: func() { clock.NetworkChanged() }})
+	var watch watcher
+	net := eth.New(eth.Options{Changed: func() {
+		clock.NetworkChanged()
+		watch.NetworkChanged()
+	}})
 	clock = newClock(net.NTP)
+	watch = newNetwatch(net, os.Getenv(api.EnvBootMode))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	tune := newTuner()
 	mdns := newMDNS(version, os.Getenv(api.EnvBootMode))
-	services := []func(context.Context) error{net.Run, tune.Run, mdns.Run, clock.Run}
+	services := []func(context.Context) error{net.Run, tune.Run, watch.Run, mdns.Run, clock.Run}
 	ended := make(chan error, len(services)+1)
 	for _, run := range services {
 		go func() { ended <- run(ctx) }()
@@ -92,8 +107,22 @@ func run(ctx context.Context, version string) error {
 				return json.Marshal(net.Status())
 			case "clock":
 				return json.Marshal(clock.Status())
+			case "netwatch":
+				return json.Marshal(watch.Status())
+			case "incidents":
+				var p api.IncidentParams
+				if len(params) > 0 {
+					if err := json.Unmarshal(params, &p); err != nil {
+						return nil, fmt.Errorf("incidents: wrong parameters: %w", err)
+					}
+				}
+				all, err := watch.Incidents(p)
+				if err != nil {
+					return nil, err
+				}
+				return json.Marshal(all)
 			case "warnings":
-				return json.Marshal(append(warnings(), tune.Warnings()...))
+				return json.Marshal(slices.Concat(warnings(), tune.Warnings(), watch.Warnings()))
 			case "eth", "eth-set":
 				return tune.Call(method, params)
 			case "reload":
@@ -101,7 +130,7 @@ func run(ctx context.Context, version string) error {
 				tune.Reload()
 				return []byte("{}"), nil
 			}
-			return nil, fmt.Errorf("core has no method %q; it has status, clock, eth, eth-set, warnings, reload", method)
+			return nil, fmt.Errorf("core has no method %q; it has status, clock, eth, eth-set, netwatch, incidents, warnings, reload", method)
 		})
 	}()
 	if err := conn.Ready("eth"); err != nil {

@@ -125,6 +125,7 @@ func commands() []command {
 		{"radio", "[VERB ...]", "who has the radio; release, take, mode", radioMore, radio},
 		{"bridge", "[-w] | tap [OPTIONS]", "what passes the radio's bridge, and a copy of it", bridgeMore, bridge},
 		{"eth", "[VERB ...]", "the Ethernet driver: tuning, queue, counters", ethMore, eth},
+		{"netwatch", "[incidents ...]", "does anybody answer, and what if nobody does", netwatchMore, netwatch},
 		{"start", "SERVICE", "start a service that is stopped or failed", "", service},
 		{"stop", "SERVICE", "stop a service until a start or the next boot", "", service},
 		{"restart", "SERVICE", "stop and start a service", "", service},
@@ -154,6 +155,7 @@ const usage = `usage: gwctl [OPTIONS] COMMAND [ARGUMENTS]
   radio [VERB ...]             who has the radio; release, take, mode
   bridge [-w] | tap [OPTIONS]  what passes the radio's bridge, and a copy of it
   eth [VERB ...]               the Ethernet driver: tuning, queue, counters
+  netwatch [incidents ...]     does anybody answer, and what if nobody does
   start SERVICE                start a service that is stopped or failed
   stop SERVICE                 stop a service until a start or the next boot
   restart SERVICE              stop and start a service

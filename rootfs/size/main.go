@@ -41,6 +41,7 @@ var parts = []part{
 	{"no_mdns", "mDNS"},
 	{"no_clock", "time (NTP)"},
 	{"no_ethtune", "Ethernet tuning, ethtool, fq_codel"},
+	{"no_netwatch", "netwatch"},
 	{"no_gwctl", "gwctl's command line"},
 	{"no_bridge", "bridge"},
 	{"no_sshd", "sshd: sessions without SSH"},
@@ -59,7 +60,7 @@ var budget = []struct {
 	{"radio flashing (GBL, XMODEM, probes)", 50},
 	{"NTP", 20},
 	{"updates (minisign, slots)", 40},
-	{"panel, netwatch, tuning", 60},
+	{"panel, tuning", 40},
 	{"WireGuard (or an add-on file in /userdata)", 250},
 }
 
