@@ -193,7 +193,8 @@ type Conflict struct {
 	MAC     string `json:"mac,omitempty"` // of the other one, if it is known
 }
 
-// Netwatch is what core's netwatch answers to the method "netwatch".
+// Netwatch is what core's netwatch answers to the method "netwatch". Its seconds
+// are whole ones.
 type Netwatch struct {
 	State     string           `json:"state"`             // starting, reachable, unreachable, unplugged, no-target
 	By        string           `json:"by,omitempty"`      // reachable: by target, or client: a radio client's bytes move
@@ -203,8 +204,8 @@ type Netwatch struct {
 	Poll      int              `json:"pollSeconds"`
 	Fail      int              `json:"failSeconds"` // without an answer until the reboot
 	Window    int              `json:"windowSeconds"`
-	Looked    float64          `json:"lookedSeconds,omitempty"` // since the last look
-	Failed    float64          `json:"failedSeconds,omitempty"` // nobody has answered for so long
+	Looked    int              `json:"lookedSeconds,omitempty"` // since the last look
+	Failed    int              `json:"failedSeconds,omitempty"` // nobody has answered for so long
 	Targets   []NetwatchTarget `json:"targets"`
 	Steps     []NetwatchStep   `json:"steps"`               // in their order; those that this box does not have are left out
 	Incidents int              `json:"incidents,omitempty"` // kept
@@ -212,23 +213,21 @@ type Netwatch struct {
 
 // NetwatchTarget is one address that is asked.
 type NetwatchTarget struct {
-	Target  string  `json:"target"`                   // as in the settings
-	Address string  `json:"address,omitempty"`        // absent: a name that is not known, or no gateway
-	By      string  `json:"by,omitempty"`             // how it answered in the last look: icmp, arp, nd; absent: it did not
-	Latency float64 `json:"latencySeconds,omitempty"` // of an echo
-	Since   float64 `json:"sinceSeconds,omitempty"`   // since its last answer; 0: none yet
-	Problem string  `json:"problem,omitempty"`        // why it could not be asked
+	Target  string `json:"target"`                 // as in the settings
+	Address string `json:"address,omitempty"`      // absent: a name that is not known, or no gateway
+	By      string `json:"by,omitempty"`           // how it answered in the last look: icmp, arp, nd; absent: it did not
+	Latency int    `json:"latencyUs,omitempty"`    // of an echo
+	Since   int    `json:"sinceSeconds,omitempty"` // since its last answer; absent with By absent, too: none yet
+	Problem string `json:"problem,omitempty"`      // why it could not be asked
 }
 
 // NetwatchStep is a step of the ladder.
 type NetwatchStep struct {
-	Step  string  `json:"step"`         // renew, link, driver, reboot
-	After float64 `json:"afterSeconds"` // without an answer
-	// Next is when it is due if nobody answers from now on; absent: not in this
-	// round of the ladder.
-	Next *float64 `json:"nextSeconds,omitempty"`
-	Used int      `json:"used"`  // within the window
-	Most int      `json:"limit"` // of it
+	Step  string `json:"step"`         // renew, link, driver, reboot
+	After int    `json:"afterSeconds"` // without an answer
+	Next  int    `json:"nextSeconds"`  // until it is due if nobody answers from now on; -1: not in this round of the ladder
+	Used  int    `json:"used"`         // within the window
+	Most  int    `json:"limit"`        // of it
 }
 
 // Incident is a snapshot that netwatch has kept.

@@ -59,7 +59,7 @@ var stepTexts = map[string]string{
 }
 
 func (s screen) netwatch(n api.Netwatch) {
-	looked := fmt.Sprintf("looked %s ago, every %s", duration(n.Looked), duration(float64(n.Poll)))
+	looked := fmt.Sprintf("looked %s ago, every %s", duration(float64(n.Looked)), duration(float64(n.Poll)))
 	switch n.State {
 	case "reachable":
 		text := "somebody answers, "
@@ -68,7 +68,7 @@ func (s screen) netwatch(n api.Netwatch) {
 		}
 		s.row("network", text+looked)
 	case "unreachable":
-		s.alarm("network", "nobody has answered for "+duration(n.Failed))
+		s.alarm("network", "nobody has answered for "+duration(float64(n.Failed)))
 	case "unplugged":
 		s.row("network", "no cable, which is no failure")
 	case "no-target":
@@ -86,13 +86,15 @@ func (s screen) netwatch(n api.Netwatch) {
 		}
 		switch {
 		case t.By == "icmp":
-			s.row(name, who+": answers, "+seconds(t.Latency))
+			s.row(name, who+": answers, "+seconds(float64(t.Latency)/1e6))
 		case t.By != "":
 			s.row(name, who+": answers "+strings.ToUpper(t.By)+", but no echo")
+		case t.Address == "" && t.Target == "gateway":
+			s.row(name, "gateway: there is none")
 		default:
 			text := who + ": no answer"
 			if t.Since > 0 {
-				text += ", the last " + duration(t.Since) + " ago"
+				text += ", the last " + duration(float64(t.Since)) + " ago"
 			}
 			if t.Problem != "" {
 				text += ": " + t.Problem
@@ -105,11 +107,11 @@ func (s screen) netwatch(n api.Netwatch) {
 		s.b.WriteString("\nsteps\n")
 	}
 	for _, st := range n.Steps {
-		when := "after " + duration(st.After)
+		when := "after " + duration(float64(st.After))
 		if n.State == "unreachable" {
-			when = "done"
-			if st.Next != nil {
-				when = "in " + duration(*st.Next)
+			when = "passed"
+			if st.Next >= 0 {
+				when = "in " + duration(float64(st.Next))
 			}
 		}
 		fmt.Fprintf(s.b, "  %-11s%-36s%d of %d left in %s\n", when, or(stepTexts[st.Step], clean(st.Step)),
@@ -126,7 +128,7 @@ func (s screen) netwatch(n api.Netwatch) {
 		s.alarm("reboot", "not possible: "+n.Problem)
 	}
 	if n.Incidents > 0 {
-		s.row("incidents", strconv.Itoa(n.Incidents)+" kept; gwctl netwatch incidents")
+		s.row("kept", count(uint64(n.Incidents), "incident")+": gwctl netwatch incidents")
 	}
 }
 

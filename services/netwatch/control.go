@@ -15,34 +15,37 @@ const controlSocket = "/run/gwinit.sock"
 // controlWait bounds a question: PID 1 gives its services less.
 const controlWait = 5 * time.Second
 
-// control is the box's Box.
-type control struct{}
+// socket is the box's Box: the path of the control socket.
+type socket string
 
 // Bridge implements Box.
-func (control) Bridge(ctx context.Context) (b api.Bridge, err error) {
-	return b, ask(ctx, api.OpCall, api.CallArgs{Service: "bridge", Method: "status"}, &b)
+func (s socket) Bridge(ctx context.Context) (*api.Bridge, error) {
+	b := new(api.Bridge)
+	err := s.ask(ctx, api.OpCall, &api.CallArgs{Service: "bridge", Method: "status"}, b)
+	return b, err
 }
 
 // Log implements Box.
-func (control) Log(ctx context.Context, lines int) (l []api.LogLine, err error) {
-	return l, ask(ctx, api.OpLogs, api.LogsArgs{Lines: lines}, &l)
+func (s socket) Log(ctx context.Context, lines int) (l []api.LogLine, err error) {
+	err = s.ask(ctx, api.OpLogs, &api.LogsArgs{Lines: lines}, &l)
+	return l, err
 }
 
 // Reboot implements Box.
-func (control) Reboot(ctx context.Context) error {
-	return ask(ctx, api.OpShutdown, api.ShutdownArgs{Action: "reboot"}, nil)
+func (s socket) Reboot(ctx context.Context) error {
+	return s.ask(ctx, api.OpShutdown, &api.ShutdownArgs{Action: "reboot"}, nil)
 }
 
 // ask sends one request and decodes its data into to, unless that is nil.
-func ask(ctx context.Context, op string, args, to any) error {
+func (s socket) ask(ctx context.Context, op string, args, to any) error {
 	ctx, cancel := context.WithTimeout(ctx, controlWait)
 	defer cancel()
-	c, err := client.Dial(ctx, controlSocket)
+	conn, err := client.Dial(ctx, string(s))
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	data, err := c.Do(ctx, op, args)
+	defer conn.Close()
+	data, err := conn.Do(ctx, op, args)
 	if err != nil || to == nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package netwatch
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gwinit/internal/api"
 	"gwinit/internal/atomicfile"
@@ -35,64 +36,53 @@ const (
 	maxSummary    = 400
 )
 
-// snapshot writes down how things are. It is for people who come later: what
-// cannot be read is left out, and a failure to write is logged and no reason
-// not to go on.
-func (s *Service) snapshot(ctx context.Context, summary string, m machine, seen []asked) {
-	var b bytes.Buffer
+// snapshot writes down how things are, for people who come later. A failure to
+// write is logged, and no reason not to go on.
+func (s *Service) snapshot(ctx context.Context, summary string) {
 	at := "the clock is not set"
 	if now := s.opt.Wall(); now.UnixNano() >= logring.WallKnown {
 		at = now.UTC().Format(time.DateTime) + " UTC"
 	}
-	fmt.Fprintf(&b, "%s, %.*s\n\nuptime %d s, boot %s\n", at, maxSummary, summary, m.last/time.Second, s.budget.boot)
-	for _, a := range seen {
-		fmt.Fprintf(&b, "target %s %v", a.spec, a.addr)
-		if a.since > 0 {
-			fmt.Fprintf(&b, ", answered %d s ago", (m.last-a.since)/time.Second)
-		}
-		if a.err != nil {
-			fmt.Fprintf(&b, ", %s", oneLine(a.err))
-		}
-		b.WriteByte('\n')
+	r := report(at + ", " + summary[:min(len(summary), maxSummary)] + "\nboot " + s.budget.boot + ", up " + s.m.last.String() + "\n")
+	st, net := s.Status(), s.opt.Network()
+	r.json("netwatch", &st, nil)
+	r.json("network", &net, nil)
+	bridge, err := s.opt.Box.Bridge(ctx)
+	r.json("bridge", bridge, err)
+	for _, name := range [...]string{"net/dev", "net/route", "net/ipv6_route", "net/arp", "net/snmp", "loadavg"} {
+		text, err := head(filepath.Join("/", s.opt.Root, "proc", name), maxPart)
+		r.part("/proc/"+name, text, err)
 	}
-	for _, e := range slices.Concat(s.mild.entries, s.spent.entries) {
-		if e.age < m.fail {
-			fmt.Fprintf(&b, "%s %d s ago\n", e.what, e.age/time.Second)
-		}
+	lines, err := s.opt.Box.Log(ctx, logLines)
+	var text []byte
+	for i := range lines {
+		l := &lines[i]
+		text = append(text, time.Duration(l.Mono).String()+" "+l.Service+": "+l.Text+"\n"...)
 	}
-	part := func(name string, text []byte) {
-		fmt.Fprintf(&b, "\n== %s\n%s", name, text)
-		if len(text) > 0 && text[len(text)-1] != '\n' {
-			b.WriteByte('\n')
-		}
+	r.part("log", text[max(0, len(text)-maxPart):], err)
+	kernel := make([]byte, maxKernelLog)
+	n, err := unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, kernel)
+	r.part("kernel log", kernel[:max(0, n)], err)
+	if err := s.keep(r[:min(len(r), maxIncident)]); err != nil {
+		s.log("the snapshot is not kept: " + err.Error())
 	}
-	asJSON := func(name string, v any) {
-		if text, err := json.Marshal(v); err == nil {
-			part(name, text[:min(len(text), maxPart)])
-		}
+}
+
+// report is a snapshot in the making.
+type report []byte
+
+// part appends what there is under a name, or why there is nothing.
+func (r *report) part(name string, text []byte, err error) {
+	if err != nil {
+		text = []byte(err.Error())
 	}
-	asJSON("network", s.opt.Network())
-	if bridge, err := s.opt.Box.Bridge(ctx); err == nil {
-		asJSON("bridge", bridge)
-	} else {
-		part("bridge", []byte(err.Error()))
-	}
-	for _, name := range []string{"net/dev", "net/route", "net/ipv6_route", "net/arp", "net/snmp", "loadavg"} {
-		if text, err := head(filepath.Join("/", s.opt.Root, "proc", name), maxPart); err == nil {
-			part("/proc/"+name, text)
-		}
-	}
-	if lines, err := s.opt.Box.Log(ctx, logLines); err == nil {
-		var text []byte
-		for _, l := range lines {
-			text = fmt.Appendf(text, "%.3f %s: %s\n", float64(l.Mono)/1e9, l.Service, l.Text)
-		}
-		part("log", text[max(0, len(text)-maxPart):])
-	}
-	part("kernel log", kernelLog(maxKernelLog))
-	if err := s.keep(b.Bytes()[:min(b.Len(), maxIncident)]); err != nil {
-		s.opt.Log("netwatch: the snapshot is not kept: " + err.Error())
-	}
+	*r = append(*r, "\n== "+name+"\n"+string(text)+"\n"...)
+}
+
+// json appends v, which can be marshalled: it is a type of ours.
+func (r *report) json(name string, v any, err error) {
+	text, _ := json.Marshal(v)
+	r.part(name, text[:min(len(text), maxPart)], err)
 }
 
 // keep stores a snapshot under the next number, and removes the oldest ones

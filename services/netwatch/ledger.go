@@ -3,14 +3,11 @@ package netwatch
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"gwinit/internal/atomicfile"
 )
@@ -32,11 +29,11 @@ const (
 	// maxEntries is twice what the settings allow to be in a window.
 	maxEntries = 400
 	// maxWindow is the settings' longest; what is older matters to no one.
-	maxWindow = 720 * time.Hour
+	maxWindow secs = 720 * 3600
 	// maxBudgetBytes is more than maxEntries lines.
 	maxBudgetBytes = 16 << 10
 	// maxSeconds is ten years.
-	maxSeconds = 10 * 365 * 24 * 3600
+	maxSeconds secs = 10 * 365 * 24 * 3600
 )
 
 // errBudget is what a file says that is no budget. There is no way to know what
@@ -49,13 +46,13 @@ var errSpent = errors.New("the budget is spent")
 // entry is a step that was taken.
 type entry struct {
 	what step
-	age  time.Duration // uptime since
+	age  secs // uptime since
 }
 
 // ledger is the account, as at a moment of a boot.
 type ledger struct {
 	boot    string // its boot_id
-	uptime  time.Duration
+	uptime  secs
 	entries []entry
 }
 
@@ -69,27 +66,31 @@ func parseLedger(b []byte) (l ledger, err error) {
 	head, boot := cutNumber(lines[1])
 	tail, count := cutNumber(lines[n-2])
 	kind, id, _ := strings.Cut(head, " ")
-	if boot < 0 || kind != "boot" || id == "" || strings.Contains(id, " ") || tail != "end" || count != n-4 || count > maxEntries {
+	if boot < 0 || kind != "boot" || id == "" || strings.Contains(id, " ") || tail != "end" || int(count) != n-4 || count > maxEntries {
 		return l, errBudget
 	}
-	l.boot, l.uptime = id, time.Duration(boot)*time.Second
+	l.boot, l.uptime = id, boot
 	for _, line := range lines[2 : n-2] {
 		name, age := cutNumber(line)
-		what := step(slices.Index(names[:], name))
-		if age < 0 || what < 0 || !what.hard() {
+		what := stepDriver
+		for what < steps && names[what] != name {
+			what++
+		}
+		if age < 0 || what == steps {
 			return l, errBudget
 		}
-		l.entries = append(l.entries, entry{what, time.Duration(age) * time.Second})
+		l.entries = append(l.entries, entry{what, age})
 	}
 	return l, nil
 }
 
 // cutNumber cuts the number at the end of a line off; -1 is none, or one that
 // format does not write.
-func cutNumber(line string) (before string, n int) {
+func cutNumber(line string) (before string, n secs) {
 	i := strings.LastIndexByte(line, ' ')
-	n, err := strconv.Atoi(line[i+1:])
-	if err != nil || i < 0 || n < 0 || n > maxSeconds || line[i+1:] != strconv.Itoa(n) {
+	v, err := strconv.Atoi(line[i+1:])
+	n = secs(v)
+	if err != nil || i < 0 || n < 0 || n > maxSeconds || line[i+1:] != strconv.Itoa(v) {
 		return "", -1
 	}
 	return line[:i], n
@@ -97,41 +98,40 @@ func cutNumber(line string) (before string, n int) {
 
 // format is the file.
 func (l ledger) format() []byte {
-	b := []byte(budgetHead + "\nboot " + l.boot)
-	number := func(n time.Duration) {
-		b = strconv.AppendInt(append(b, ' '), int64(min(n, maxSeconds)), 10)
-		b = append(b, '\n')
-	}
-	number(l.uptime / time.Second)
+	b := appendNumber([]byte(budgetHead+"\nboot "), l.boot, l.uptime)
 	for _, e := range l.entries {
-		b = append(b, e.what.String()...)
-		number(e.age / time.Second)
+		b = appendNumber(b, names[e.what], e.age)
 	}
-	b = append(b, "end"...)
-	number(time.Duration(len(l.entries)))
-	return b
+	return appendNumber(b, "end", secs(len(l.entries)))
+}
+
+// appendNumber appends a line that cutNumber reads.
+func appendNumber(b []byte, before string, n secs) []byte {
+	b = append(append(b, before...), ' ')
+	return append(strconv.AppendInt(b, int64(min(n, maxSeconds)), 10), '\n')
 }
 
 // moved is the account at uptime of the boot of that ID, without what is too
-// old for any window.
-func (l ledger) moved(boot string, uptime time.Duration) ledger {
-	passed := uptime // of another boot, all of this one
+// old for any window, and how much later that is.
+func (l ledger) moved(boot string, uptime secs) (now ledger, passed secs) {
+	passed = uptime // of another boot, all of this one
 	if l.boot == boot && uptime >= l.uptime {
-		passed = uptime - l.uptime
+		passed -= l.uptime
 	}
-	now := ledger{boot: boot, uptime: uptime}
+	now = ledger{boot: boot, uptime: uptime}
 	for _, e := range l.entries {
 		if e.age += passed; e.age < maxWindow {
 			now.entries = append(now.entries, e)
 		}
 	}
-	return now
+	return now, passed
 }
 
-// used counts the steps of a kind within a window.
-func (l ledger) used(what step, window time.Duration) (n int) {
+// used counts the steps of a kind within a window that ends now, which is of the
+// ledger's boot.
+func (l ledger) used(what step, window, now secs) (n int) {
 	for _, e := range l.entries {
-		if e.what == what && e.age < window {
+		if e.what == what && e.age+now-l.uptime < window {
 			n++
 		}
 	}
@@ -141,45 +141,39 @@ func (l ledger) used(what step, window time.Duration) (n int) {
 // budget is the ledger in flash.
 type budget struct {
 	path   string
-	window time.Duration
+	window secs
 	limit  int // of each kind of hard step
 	boot   string
-	uptime func() time.Duration
+	uptime func() secs
 	// writable tells why nothing that lasts can be written, or nil.
 	writable func() error
 }
 
-// at reads what the file holds, as of now.
-func (b *budget) at(old []byte, there bool) (ledger, error) {
-	now := ledger{boot: b.boot, uptime: b.uptime()}
+// at reads what the file holds, as of now, and how much uptime has passed.
+func (b *budget) at(old []byte, there bool) (l ledger, passed secs, err error) {
+	now := b.uptime()
 	if !there {
-		return now, nil
+		return ledger{boot: b.boot, uptime: now}, 0, nil
 	}
-	l, err := parseLedger(old)
-	if err != nil {
-		return now, fmt.Errorf("%s %w", BudgetPath, err)
+	if l, err = parseLedger(old); err != nil {
+		return l, 0, fmt.Errorf("%s %w", BudgetPath, err)
 	}
-	return l.moved(now.boot, now.uptime), nil
+	l, passed = l.moved(b.boot, now)
+	return l, passed, nil
 }
 
 // read returns the account. An error is a reason to take no hard step.
-func (b *budget) read() (ledger, error) {
-	if err := b.writable(); err != nil {
-		return ledger{}, err
+func (b *budget) read() (l ledger, err error) {
+	if err = b.writable(); err != nil {
+		return l, err
 	}
-	f, err := os.Open(b.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return b.at(nil, false)
+	text, err := head(b.path, maxBudgetBytes+1)
+	there := !errors.Is(err, fs.ErrNotExist)
+	if err != nil && there {
+		return l, err
 	}
-	if err != nil {
-		return ledger{}, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxBudgetBytes+1))
-	if err != nil {
-		return ledger{}, fmt.Errorf("read %s: %w", BudgetPath, err)
-	}
-	return b.at(text, true)
+	l, _, err = b.at(text, there)
+	return l, err
 }
 
 // draw writes a step down. It returns an error if the step may not be taken: it
@@ -191,44 +185,50 @@ func (b *budget) draw(what step) error {
 	if err := os.Mkdir(filepath.Dir(b.path), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	var refused error
-	err := atomicfile.Update(b.path, 0o644, func(old []byte, there bool) ([]byte, error) {
-		l, err := b.at(old, there)
-		if err == nil && (l.used(what, b.window) >= b.limit || len(l.entries) >= maxEntries) {
-			err = errSpent
-		}
-		if refused = err; err != nil {
-			return nil, err
+	return b.update(func(l *ledger, _ secs) error {
+		if l.used(what, b.window, l.uptime) >= b.limit || len(l.entries) >= maxEntries {
+			return errSpent
 		}
 		l.entries = append(l.entries, entry{what, 0})
-		return l.format(), nil
+		return nil
+	})
+}
+
+// worthwhile is the uptime that a clean end writes down: less is not worth the
+// flash.
+const worthwhile secs = 600
+
+// errWorthless keeps a file as it is.
+var errWorthless = errors.New("not worth a write")
+
+// leave writes down, at a clean end, how old the steps have become. It is an
+// attempt: what it cannot write counts as nothing.
+func (b *budget) leave() {
+	if b.writable() != nil {
+		return
+	}
+	_ = b.update(func(l *ledger, passed secs) error {
+		if len(l.entries) == 0 || passed < worthwhile {
+			return errWorthless
+		}
+		return nil
+	})
+}
+
+// update has change make another account of the one in the file, as of now and
+// so much uptime after it was written. An error of change is returned as it is.
+func (b *budget) update(change func(l *ledger, passed secs) error) error {
+	var refused error
+	err := atomicfile.Update(b.path, 0o644, func(old []byte, there bool) ([]byte, error) {
+		l, passed, err := b.at(old, there)
+		if err == nil {
+			err = change(&l, passed)
+		}
+		refused = err
+		return l.format(), err
 	})
 	if refused != nil {
 		return refused // without words about a file that was not written
 	}
 	return err
-}
-
-// worthwhile is the uptime that a clean end writes down: less is not worth the
-// flash.
-const worthwhile = 10 * time.Minute
-
-// leave writes down, at a clean end, how old the steps have become.
-func (b *budget) leave() error {
-	l, err := b.read()
-	if err != nil || len(l.entries) == 0 {
-		return nil // who asks for a step is told
-	}
-	return atomicfile.Update(b.path, 0o644, func(old []byte, there bool) ([]byte, error) {
-		was, err := parseLedger(old)
-		if err != nil {
-			return old, nil
-		}
-		now := was.moved(b.boot, b.uptime())
-		// The last one is the youngest, which goes last.
-		if n := len(now.entries); n > 0 && now.entries[n-1].age-was.entries[len(was.entries)-1].age < worthwhile {
-			return old, nil
-		}
-		return now.format(), nil
-	})
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,14 +15,14 @@ import (
 const sample = "gwinit netwatch budget 1\nboot 0b5a 5123\nreboot 86000\ndriver 60\nreboot 0\nend 3\n"
 
 func TestLedgerFormat(t *testing.T) {
-	l := ledger{boot: "0b5a", uptime: 5123*time.Second + 900*time.Millisecond, entries: []entry{
-		{stepReboot, 86000 * time.Second}, {stepDriver, 60*time.Second + 999*time.Millisecond}, {stepReboot, 0},
+	l := ledger{boot: "0b5a", uptime: 5123, entries: []entry{
+		{stepReboot, 86000}, {stepDriver, 60}, {stepReboot, 0},
 	}}
 	if got := string(l.format()); got != sample {
 		t.Errorf("%q, want %q", got, sample)
 	}
 	back, err := parseLedger([]byte(sample))
-	want := ledger{"0b5a", 5123 * time.Second, []entry{{stepReboot, 86000 * time.Second}, {stepDriver, 60 * time.Second}, {stepReboot, 0}}}
+	want := ledger{"0b5a", 5123, []entry{{stepReboot, 86000}, {stepDriver, 60}, {stepReboot, 0}}}
 	if err != nil || back.boot != want.boot || back.uptime != want.uptime || !slices.Equal(back.entries, want.entries) {
 		t.Errorf("%+v, %v, want %+v", back, err, want)
 	}
@@ -93,22 +92,22 @@ func FuzzParseLedger(f *testing.F) {
 
 // Time counts while the box runs, and only then.
 func TestLedgerMoved(t *testing.T) {
-	was := ledger{"a", time.Hour, []entry{{stepReboot, 20 * time.Hour}, {stepDriver, time.Minute}}}
+	was := ledger{"a", 3600, []entry{{stepReboot, 20 * 3600}, {stepDriver, 60}}}
 	for _, tt := range []struct {
 		name   string
 		boot   string
-		uptime time.Duration
-		want   []time.Duration
+		uptime secs
+		want   []secs
 	}{
-		{"the same moment", "a", time.Hour, []time.Duration{20 * time.Hour, time.Minute}},
-		{"later", "a", 4 * time.Hour, []time.Duration{23 * time.Hour, 3*time.Hour + time.Minute}},
-		{"the next boot: its uptime, and not what is lost", "b", 10 * time.Minute, []time.Duration{20*time.Hour + 10*time.Minute, 11 * time.Minute}},
-		{"a boot of the same name cannot have run for less", "a", 30 * time.Minute, []time.Duration{20*time.Hour + 30*time.Minute, 31 * time.Minute}},
-		{"too old for any window", "b", maxWindow - 20*time.Hour, []time.Duration{maxWindow - 20*time.Hour + time.Minute}},
+		{"the same moment", "a", 3600, []secs{20 * 3600, 60}},
+		{"later", "a", 4 * 3600, []secs{23 * 3600, 3*3600 + 60}},
+		{"the next boot: its uptime, and not what is lost", "b", 10 * 60, []secs{20*3600 + 10*60, 11 * 60}},
+		{"a boot of the same name cannot have run for less", "a", 30 * 60, []secs{20*3600 + 30*60, 31 * 60}},
+		{"too old for any window", "b", maxWindow - 20*3600, []secs{maxWindow - 20*3600 + 60}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var ages []time.Duration
-			now := was.moved(tt.boot, tt.uptime)
+			var ages []secs
+			now, _ := was.moved(tt.boot, tt.uptime)
 			for _, e := range now.entries {
 				ages = append(ages, e.age)
 			}
@@ -117,21 +116,21 @@ func TestLedgerMoved(t *testing.T) {
 			}
 		})
 	}
-	if n := was.used(stepReboot, 24*time.Hour); n != 1 {
+	if n := was.used(stepReboot, 24*3600, 3600); n != 1 {
 		t.Errorf("used %d, want 1", n)
 	}
-	if n := was.used(stepReboot, 20*time.Hour); n != 0 {
+	if n := was.used(stepReboot, 20*3600, 3600); n != 0 {
 		t.Errorf("used %d at the window's end, want 0", n)
 	}
 }
 
 // box is a budget in a folder, with a boot that the test ends.
-func box(t *testing.T, limit int) (*budget, *time.Duration) {
-	uptime := new(time.Duration)
-	*uptime = time.Minute
+func box(t *testing.T, limit int) (*budget, *secs) {
+	uptime := new(secs)
+	*uptime = 60
 	return &budget{
-		path: filepath.Join(t.TempDir(), "netwatch/budget"), window: 24 * time.Hour, limit: limit, boot: "first",
-		uptime: func() time.Duration { return *uptime }, writable: func() error { return nil },
+		path: filepath.Join(t.TempDir(), "netwatch/budget"), window: 24 * 3600, limit: limit, boot: "first",
+		uptime: func() secs { return *uptime }, writable: func() error { return nil },
 	}, uptime
 }
 
@@ -148,17 +147,17 @@ func TestBudget(t *testing.T) {
 		t.Errorf("the file holds %q", text)
 	}
 	want("a driver's", b.draw(stepDriver), nil)
-	b.boot, *uptime = "second", time.Hour
+	b.boot, *uptime = "second", 3600
 	want("second", b.draw(stepReboot), nil)
-	b.boot, *uptime = "third", time.Hour
+	b.boot, *uptime = "third", 3600
 	want("third", b.draw(stepReboot), errSpent)
 	// The first was 1 h of the second boot and 23 h of this one ago.
-	*uptime = 23*time.Hour - time.Second
+	*uptime = 23*3600 - 1
 	want("a second before the window's end", b.draw(stepReboot), errSpent)
-	*uptime += time.Second
+	*uptime += 1
 	want("at its end", b.draw(stepReboot), nil)
 	l, err := b.read()
-	if err != nil || l.used(stepReboot, b.window) != 2 || l.used(stepDriver, b.window) != 0 {
+	if err != nil || l.used(stepReboot, b.window, l.uptime) != 2 || l.used(stepDriver, b.window, l.uptime) != 0 {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
@@ -171,26 +170,24 @@ func TestBudgetOverPowerCuts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 100 {
-		b.boot, *uptime = string(rune('a'+i)), time.Hour
+		b.boot, *uptime = string(rune('a'+i)), 3600
 		if err := b.draw(stepReboot); !errors.Is(err, errSpent) {
 			t.Fatalf("boot %d: %v", i, err)
 		}
 	}
 	// With clean ends they do.
 	for i := range 23 {
-		b.boot, *uptime = string(rune('A'+i)), time.Hour
+		b.boot, *uptime = string(rune('A'+i)), 3600
 		if err := b.draw(stepReboot); !errors.Is(err, errSpent) {
 			t.Fatalf("boot %d: %v", i, err)
 		}
-		if err := b.leave(); err != nil {
-			t.Fatal(err)
-		}
+		b.leave()
 	}
-	b.boot, *uptime = "Z", time.Hour-time.Second
+	b.boot, *uptime = "Z", 3600-1
 	if err := b.draw(stepReboot); !errors.Is(err, errSpent) {
 		t.Errorf("a second before 24 h of uptime: %v", err)
 	}
-	*uptime = time.Hour
+	*uptime = 3600
 	if err := b.draw(stepReboot); err != nil {
 		t.Errorf("after 24 h of uptime: %v", err)
 	}
@@ -199,9 +196,7 @@ func TestBudgetOverPowerCuts(t *testing.T) {
 // The flash is not written for minutes, nor where nothing was done.
 func TestBudgetLeave(t *testing.T) {
 	b, uptime := box(t, 1)
-	if err := b.leave(); err != nil {
-		t.Fatal(err)
-	}
+	b.leave()
 	if _, err := os.Stat(b.path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an empty account was written: %v", err)
 	}
@@ -209,17 +204,13 @@ func TestBudgetLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, _ := os.ReadFile(b.path)
-	*uptime += worthwhile - time.Second
-	if err := b.leave(); err != nil {
-		t.Fatal(err)
-	}
+	*uptime += worthwhile - 1
+	b.leave()
 	if after, _ := os.ReadFile(b.path); string(after) != string(before) {
 		t.Errorf("written for less than %v: %q", worthwhile, after)
 	}
-	*uptime += time.Second
-	if err := b.leave(); err != nil {
-		t.Fatal(err)
-	}
+	*uptime += 1
+	b.leave()
 	if after, _ := os.ReadFile(b.path); string(after) != "gwinit netwatch budget 1\nboot first 660\nreboot 600\nend 1\n" {
 		t.Errorf("%q", after)
 	}

@@ -18,15 +18,22 @@ const (
 // names are those of the steps in the budget's file and in the status.
 var names = [steps]string{"renew", "link", "driver", "reboot"}
 
-func (s step) String() string { return names[s] }
-
 // hard steps cost what lasts, are off by default, and are written down before
 // they are taken.
 func (s step) hard() bool { return s >= stepDriver }
 
+// secs is a time in seconds: since the start of the box, or a length. It takes
+// half the code that a time.Duration takes on a CPU of 32 bits, and seconds are
+// what the steps are about.
+type secs int
+
+func (s secs) duration() time.Duration { return time.Duration(s) * time.Second }
+
+func (s secs) String() string { return s.duration().String() }
+
 // fifths is when a step is due, in fifths of the time without an answer after
 // which the box reboots.
-var fifths = [steps]time.Duration{1, 2, 3, 5}
+var fifths = [steps]secs{1, 2, 3, 5}
 
 // linkState is what there is of the interface.
 type linkState int
@@ -39,7 +46,7 @@ const (
 
 // round is what one look has found.
 type round struct {
-	at       time.Duration // since the start of the box
+	at       secs // since the start of the box
 	link     linkState
 	targets  bool // there was somebody to ask
 	answered bool // one of them answers
@@ -51,30 +58,30 @@ type verdict struct {
 	due step // nothing, or what is to be done now
 	// over: an outage has ended, after so long.
 	over   bool
-	lasted time.Duration
+	lasted secs
 }
 
 // machine decides. It has no clock: time is what rounds bring.
 type machine struct {
-	fail time.Duration // without an answer until the last step
-	most time.Duration // that one round adds: what nobody looked at is no failure
-	may  [steps]bool   // the steps that there are
+	fail secs        // without an answer until the last step
+	most secs        // that one round adds: what nobody looked at is no failure
+	may  [steps]bool // the steps that there are
 
 	looked bool
-	last   time.Duration // when
-	had    bool          // there was somebody to ask, once
+	last   secs // when
+	had    bool // there was somebody to ask, once
 	// owed: a step of ours took the carrier, and it has not been back since.
 	// Its absence is our doing then, and not that of whoever pulled the cable.
 	owed bool
 
 	failing bool
-	failed  time.Duration // of this outage
-	base    time.Duration // of it, when the present ladder began
-	next    step          // of the ladder; steps: all are behind
+	failed  secs // of this outage
+	base    secs // of it, when the present ladder began
+	next    step // of the ladder; steps: all are behind
 }
 
 // at is when a step is due, counted from the ladder's beginning.
-func (m *machine) at(s step) time.Duration { return m.fail * fifths[s] / 5 }
+func (m *machine) at(s step) secs { return m.fail * fifths[s] / 5 }
 
 // look takes a round in and returns what follows.
 func (m *machine) look(r round) verdict {
@@ -132,7 +139,7 @@ func (m *machine) did(s step) {
 
 // until is how long a step is away if nobody answers from now on, and false if
 // it is not one of the present ladder.
-func (m *machine) until(s step) (time.Duration, bool) {
+func (m *machine) until(s step) (secs, bool) {
 	if m.next == steps {
 		return m.at(s), true
 	}

@@ -5,20 +5,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // all steps, with a reboot after 15 minutes: renew at 3, link at 6, driver at 9.
 func ladder() machine {
-	return machine{fail: 15 * time.Minute, most: 70 * time.Second, may: [steps]bool{true, true, true, true}}
+	return machine{fail: 15 * 60, most: 70, may: [steps]bool{true, true, true, true}}
 }
 
 // course feeds a script to a machine and tells what it did, as "renew@3m0s". A
 // script is a list of TIMES*WHAT, a minute each: "ok", "dead", "client" (a radio
 // client moves bytes), "out" (no cable), "gone" (no interface), "none" (nobody
 // to ask). The first round is at 0.
-func course(m *machine, script string) (did []string, over []time.Duration) {
-	at := time.Duration(0)
+func course(m *machine, script string) (did []string, over []secs) {
+	at := secs(0)
 	for f := range strings.FieldsSeq(script) {
 		times, what, many := strings.Cut(f, "*")
 		n := 1
@@ -46,13 +45,13 @@ func course(m *machine, script string) (did []string, over []time.Duration) {
 			}
 			v := m.look(r)
 			if v.due != nothing {
-				did = append(did, v.due.String()+"@"+at.String())
+				did = append(did, names[v.due]+"@"+at.String())
 				m.did(v.due)
 			}
 			if v.over {
 				over = append(over, v.lasted)
 			}
-			at += time.Minute
+			at += 60
 		}
 	}
 	return did, over
@@ -60,24 +59,24 @@ func course(m *machine, script string) (did []string, over []time.Duration) {
 
 func TestMachine(t *testing.T) {
 	const full = "renew@4m0s link@7m0s driver@10m0s reboot@16m0s"
-	min := time.Minute
+	const min secs = 60
 	for _, tt := range []struct {
 		name, script, did string
-		over              []time.Duration
+		over              []secs
 		change            func(m *machine)
 	}{
 		{name: "reachable", script: "60*ok"},
 		{name: "the ladder", script: "ok 17*dead", did: full},
-		{name: "a lost packet now and then", script: "ok dead ok dead ok 2*dead ok", over: []time.Duration{1 * min, 1 * min, 2 * min}},
-		{name: "an answer in the middle ends it", script: "ok 10*dead ok 5*dead ok", did: "renew@4m0s link@7m0s driver@10m0s renew@15m0s", over: []time.Duration{10 * min, 5 * min}},
-		{name: "one answer just before the reboot", script: "ok 15*dead ok 4*dead", did: "renew@4m0s link@7m0s driver@10m0s renew@20m0s", over: []time.Duration{15 * min}},
-		{name: "flapping: the streak never gets long", script: "2*dead ok 2*dead ok 2*dead ok 2*dead ok", over: []time.Duration{2 * min, 2 * min, 2 * min, 2 * min}},
+		{name: "a lost packet now and then", script: "ok dead ok dead ok 2*dead ok", over: []secs{1 * min, 1 * min, 2 * min}},
+		{name: "an answer in the middle ends it", script: "ok 10*dead ok 5*dead ok", did: "renew@4m0s link@7m0s driver@10m0s renew@15m0s", over: []secs{10 * min, 5 * min}},
+		{name: "one answer just before the reboot", script: "ok 15*dead ok 4*dead", did: "renew@4m0s link@7m0s driver@10m0s renew@20m0s", over: []secs{15 * min}},
+		{name: "flapping: the streak never gets long", script: "2*dead ok 2*dead ok 2*dead ok 2*dead ok", over: []secs{2 * min, 2 * min, 2 * min, 2 * min}},
 		{name: "again and again", script: "ok 33*dead", did: full + " renew@20m0s link@23m0s driver@26m0s reboot@32m0s"},
 		{name: "no cable is no failure", script: "ok 60*out"},
-		{name: "the cable is pulled within an outage", script: "ok 2*dead 60*out", over: []time.Duration{2 * min}},
-		{name: "and comes back to nobody", script: "ok 2*dead 5*out 4*dead", did: "renew@11m0s", over: []time.Duration{2 * min}},
+		{name: "the cable is pulled within an outage", script: "ok 2*dead 60*out", over: []secs{2 * min}},
+		{name: "and comes back to nobody", script: "ok 2*dead 5*out 4*dead", did: "renew@11m0s", over: []secs{2 * min}},
 		{name: "a client moves bytes", script: "ok 60*client"},
-		{name: "a client ends an outage", script: "ok 5*dead client 5*dead", did: "renew@4m0s renew@10m0s", over: []time.Duration{5 * min}},
+		{name: "a client ends an outage", script: "ok 5*dead client 5*dead", did: "renew@4m0s renew@10m0s", over: []secs{5 * min}},
 		{name: "never anybody to ask", script: "60*none"},
 		{name: "the gateway went with the lease", script: "ok 5*none", did: "renew@4m0s"},
 		{name: "a gateway that never answered", script: "5*dead", did: "renew@3m0s"},
@@ -87,7 +86,7 @@ func TestMachine(t *testing.T) {
 			name: "the link does not come back from our bounce", script: "ok 7*dead 10*out", did: full,
 		},
 		{
-			name: "it does, and then the cable is pulled", script: "ok 7*dead 2*dead 10*out", did: "renew@4m0s link@7m0s", over: []time.Duration{9 * min},
+			name: "it does, and then the cable is pulled", script: "ok 7*dead 2*dead 10*out", did: "renew@4m0s link@7m0s", over: []secs{9 * min},
 		},
 		{
 			name: "the driver does not come back", script: "ok 10*dead 24*gone", did: full + " renew@20m0s link@23m0s driver@26m0s reboot@32m0s",
@@ -103,7 +102,7 @@ func TestMachine(t *testing.T) {
 		{
 			// Looks an hour apart: one step each, none is left out.
 			name: "rare looks", script: "ok 6*dead", did: "renew@2m0s link@3m0s driver@4m0s reboot@5m0s",
-			change: func(m *machine) { m.fail = time.Minute },
+			change: func(m *machine) { m.fail = 60 },
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -126,19 +125,19 @@ func TestMachine(t *testing.T) {
 func TestUnseenTimeIsNoFailure(t *testing.T) {
 	m := ladder()
 	dead := round{link: plugged, targets: true}
-	for _, at := range []time.Duration{0, time.Minute, time.Hour, 2 * time.Hour} {
+	for _, at := range []secs{0, 60, 3600, 7200} {
 		dead.at = at
-		if v := m.look(dead); v.due != nothing && at < 2*time.Hour {
+		if v := m.look(dead); v.due != nothing && at < 7200 {
 			t.Errorf("at %v: %v", at, v.due)
 		}
 	}
-	if want := time.Minute + 2*m.most; m.failed != want {
+	if want := 60 + 2*m.most; m.failed != want {
 		t.Errorf("failed for %v, want %v", m.failed, want)
 	}
 	// Nor does time that goes back count, whatever made it.
-	dead.at = time.Minute
+	dead.at = 60
 	m.look(dead)
-	if want := time.Minute + 2*m.most; m.failed != want {
+	if want := 60 + 2*m.most; m.failed != want {
 		t.Errorf("failed for %v, want %v", m.failed, want)
 	}
 }
@@ -148,7 +147,7 @@ func TestUntil(t *testing.T) {
 	told := func() (s string) {
 		for st := range steps {
 			if left, ok := m.until(st); ok {
-				s += fmt.Sprintf("%v %v ", st, left)
+				s += fmt.Sprintf("%v %v ", names[st], left)
 			}
 		}
 		return s

@@ -8,43 +8,43 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"gwinit/internal/api"
 	"gwinit/internal/config"
 	"gwinit/internal/logring"
+	"gwinit/internal/netdev"
 )
 
 // Timing.
 const (
-	firstLook = 10 * time.Second // after the start, or when the network comes
-	settle    = 2 * time.Second  // from a change of the network to a look
+	firstLook secs = 10 // after the start
+	settle    secs = 2  // from a change of the network to a look
 	// While nobody answers it is looked at more often than POLL_SEC may say, so
 	// that the steps come at their times.
-	fastest  = 5 * time.Second
-	fastPart = 20 // of the time until the reboot
+	fastest  secs = 5
+	fastPart      = 20 // of the time until the reboot
 	// resolveEvery is how long the addresses of a name are believed,
-	// resolveAgain how soon one is asked for again that brought none.
-	resolveEvery = time.Hour
-	resolveAgain = time.Minute
+	// resolveAgain how soon one is asked for again that brought none that
+	// answers.
+	resolveEvery secs = 3600
+	resolveAgain secs = 60
+	// resolveWait bounds what a look waits for names.
+	resolveWait = 5 * time.Second
 )
 
 // mildLimit is the budget of the mild steps within the settings' window. It is
 // kept in memory: what it bounds leaves nothing behind that lasts.
-var mildLimit = [steps]int{stepRenew: 24, stepLink: 8, stepReboot: 4}
+var mildLimit = [steps]int{stepRenew: 24, stepLink: 8, toldSnapshots: 4}
 
 // toldSnapshots is the row of mildLimit for snapshots of steps that were not
 // taken: they take flash, too.
 const toldSnapshots = stepReboot
 
-// maxAddrs bounds what is asked in one look; a name brings two at most.
 const (
-	maxAddrs   = 16
+	maxAddrs   = 16 // asked in one look
 	maxPerName = 2
 	whyTargets = 3 // named in a line of the log
 )
@@ -52,7 +52,7 @@ const (
 // Box is what the Service asks of PID 1, and through it of other processes.
 type Box interface {
 	// Bridge returns the bridge's status.
-	Bridge(ctx context.Context) (api.Bridge, error)
+	Bridge(ctx context.Context) (*api.Bridge, error)
 	// Log returns the newest lines of the log.
 	Log(ctx context.Context, lines int) ([]api.LogLine, error)
 	// Reboot asks for a reboot; it returns once that is accepted.
@@ -86,16 +86,8 @@ type target struct {
 	spec  string
 	name  bool // to be resolved
 	addrs []netip.Addr
-	tried time.Duration // when it was resolved last; 0: never
+	tried secs // when it was resolved last; 0: never
 	err   error
-}
-
-// asked is an address of a look.
-type asked struct {
-	spec string
-	addr netip.Addr // not valid: there is none
-	answer
-	since time.Duration // when it answered last; 0: not yet
 }
 
 // Service watches.
@@ -104,28 +96,27 @@ type Service struct {
 	kick chan struct{}
 
 	// Of Run's goroutine.
-	cfg     config.Netwatch
-	driver  bool
-	poll    time.Duration // between two looks
-	often   time.Duration // the same, while nobody answers
+	driver  bool // may be bound anew
+	often   secs // between two looks while nobody answers
 	targets []target
-	budget  budget
-	heard   map[netip.Addr]time.Duration // last answers
-	counted bool                         // bytes is known
-	bytes   uint64                       // that have passed the bridge
-	mild    ledger                       // the account of mildLimit
-	told    [steps]bool                  // of this outage: what was not done, and why
-	spoke   bool                         // of it: the log knows of it
+	counted bool        // bytes is known
+	bytes   uint64      // that have passed the bridge
+	told    [steps]bool // of this outage: what was not done, and why
+	spoke   bool        // of it: the log knows of it
 	lastErr string
 
-	mu    sync.Mutex // guards what follows, which Status reads
-	m     machine
-	link  linkState
-	busy  bool
-	seen  []asked
-	spent ledger // the budget's account, and with it
-	why   error  // why no hard step can be taken
-	used  ledger // a copy of mild
+	// mu guards what follows, which Run's goroutine writes and Status reads.
+	mu     sync.Mutex
+	cfg    config.Netwatch
+	hard   bool // hard steps are taken
+	budget budget
+	m      machine
+	link   linkState
+	busy   bool
+	seen   []asked // in the last look; never changed
+	spent  ledger  // the budget's account, and with it
+	why    error   // why no hard step can be taken
+	mild   ledger  // the account of mildLimit, of this boot's beginning
 }
 
 // New returns the service; nothing happens before Run.
@@ -141,13 +132,17 @@ func New(opt Options) *Service {
 		opt.Log = func(line string) { fmt.Fprintln(os.Stderr, line) }
 	}
 	if opt.Box == nil {
-		opt.Box = control{}
+		opt.Box = socket(controlSocket)
 	}
 	if opt.net == nil {
-		opt.net = newSystem(opt.Root, opt.Interface)
+		opt.net = &system{opt.Root, opt.Interface, netdev.System{Root: opt.Root}}
 	}
-	return &Service{opt: opt, kick: make(chan struct{}, 1), heard: map[netip.Addr]time.Duration{}}
+	return &Service{opt: opt, kick: make(chan struct{}, 1)}
 }
+
+func (s *Service) now() secs { return secs(s.opt.Uptime() / time.Second) }
+
+func (s *Service) log(text string) { s.opt.Log("netwatch: " + text) }
 
 // NetworkChanged has the network looked at soon. It does not block, and is safe
 // for concurrent use.
@@ -162,30 +157,25 @@ func (s *Service) NetworkChanged() {
 // would end for.
 func (s *Service) Run(ctx context.Context) error {
 	s.load()
-	timer := time.NewTimer(firstLook)
+	due := s.now() + firstLook
+	looked := -fastest
+	timer := time.NewTimer(firstLook.duration())
 	defer timer.Stop()
-	began, due := time.Time{}, time.Now().Add(firstLook)
 	for {
 		select {
 		case <-ctx.Done():
-			if s.cfg.Enabled {
-				if err := s.budget.leave(); err != nil {
-					s.opt.Log("netwatch: " + err.Error())
-				}
+			if s.hard {
+				s.budget.leave()
 			}
 			return nil
 		case <-s.kick:
 			// A network that flaps is not asked all the time, nor never.
-			if wait := max(settle, fastest-time.Since(began)); wait < time.Until(due) {
-				timer.Reset(wait)
-				due = time.Now().Add(wait)
-			}
+			due = min(due, max(s.now()+settle, looked+fastest))
 		case <-timer.C:
-			began = time.Now()
-			wait := s.attend(ctx)
-			timer.Reset(wait)
-			due = time.Now().Add(wait)
+			looked = s.now()
+			due = looked + s.attend(ctx)
 		}
+		timer.Reset(max(0, due-s.now()).duration())
 	}
 }
 
@@ -193,41 +183,41 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) load() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cfg, _ = config.LoadNetwatch(s.opt.Root) // what is wrong in them is among core's warnings
+	c, _ := config.LoadNetwatch(s.opt.Root) // what is wrong in them is among core's warnings
 	g, _ := config.LoadGateway(s.opt.Root)
-	s.driver = g.NetwatchDriver
 	n, _ := config.LoadNetwork(s.opt.Root)
-	specs := s.cfg.Targets
-	if len(specs) == 0 {
-		specs = []string{config.TargetGateway}
+	if len(c.Targets) == 0 {
+		c.Targets = []string{config.TargetGateway}
 	}
-	for _, spec := range specs {
+	for _, spec := range c.Targets {
 		t := target{spec: spec}
 		if a, err := netip.ParseAddr(spec); err == nil {
-			t.addrs = []netip.Addr{withZone(a.Unmap(), s.opt.Interface)}
+			t.addrs = []netip.Addr{s.zoned(a)}
 		} else {
 			t.name = spec != config.TargetGateway
 		}
 		s.targets = append(s.targets, t)
 	}
-	window := time.Duration(s.cfg.WindowHours) * time.Hour
+	s.cfg, s.driver, s.hard = c, g.NetwatchDriver, c.Enabled && !s.opt.Safe
+	fail := secs(c.FailMinutes) * 60
+	s.often = min(secs(c.PollSeconds), max(fastest, fail/fastPart))
 	s.budget = budget{
-		path: filepath.Join("/", s.opt.Root, BudgetPath), window: window, limit: s.cfg.MaxReboots,
-		boot: bootID(s.opt.Root), uptime: s.opt.Uptime, writable: s.opt.Writable,
+		path: filepath.Join("/", s.opt.Root, BudgetPath), window: secs(c.WindowHours) * 3600, limit: c.MaxReboots,
+		boot: bootID(s.opt.Root), uptime: s.now, writable: s.opt.Writable,
 	}
-	s.mild = ledger{boot: s.budget.boot, uptime: s.opt.Uptime()}
-	hard := s.cfg.Enabled && !s.opt.Safe
-	s.poll = time.Duration(s.cfg.PollSeconds) * time.Second
-	fail := time.Duration(s.cfg.FailMinutes) * time.Minute
-	s.often = min(s.poll, max(fastest, fail/fastPart))
-	s.m = machine{
-		fail: fail,
-		most: 2*s.often + firstLook,
-		may:  [steps]bool{stepRenew: n.Static == nil, stepLink: true, stepReboot: hard},
-	}
-	if hard {
+	s.m = machine{fail: fail, most: 2*s.often + firstLook}
+	s.m.may = [steps]bool{stepRenew: n.Static == nil, stepLink: true, stepReboot: s.hard}
+	if s.hard {
 		s.spent, s.why = s.budget.read()
 	}
+}
+
+// zoned gives a link-local address the interface that it needs.
+func (s *Service) zoned(a netip.Addr) netip.Addr {
+	if a = a.Unmap(); a.Is6() && a.IsLinkLocalUnicast() {
+		a = a.WithZone(s.opt.Interface)
+	}
+	return a
 }
 
 // bootID names this boot.
@@ -241,44 +231,42 @@ func bootID(root string) string {
 }
 
 // attend looks once, acts on it, and returns when to look again.
-func (s *Service) attend(ctx context.Context) time.Duration {
+func (s *Service) attend(ctx context.Context) secs {
+	poll := secs(s.cfg.PollSeconds)
 	r, seen, err := s.look(ctx)
 	if ctx.Err() != nil {
-		return s.poll
+		return poll
 	}
 	s.note(err)
 	if err != nil {
-		return s.poll // not known is neither good nor bad
+		return poll // not known is neither good nor bad
 	}
-	hard := s.cfg.Enabled && !s.opt.Safe
 	var spent ledger
-	var why error
-	if hard {
-		spent, why = s.budget.read()
+	if s.hard {
+		spent, err = s.budget.read()
 	}
-	s.mild = s.mild.moved(s.budget.boot, r.at)
 	s.mu.Lock()
-	s.m.may[stepDriver] = hard && s.driver && (s.m.may[stepDriver] || s.opt.net.CanRebind())
+	// A driver that could be bound is one when its interface is gone, too.
+	s.m.may[stepDriver] = s.hard && s.driver && (s.m.may[stepDriver] || s.opt.net.CanRebind())
 	v := s.m.look(r)
-	s.link, s.busy, s.seen, s.spent, s.why, s.used = r.link, r.busy, seen, spent, why, s.mild
-	m := s.m
+	s.link, s.busy, s.seen, s.spent, s.why = r.link, r.busy, seen, spent, err
 	s.mu.Unlock()
 	if v.over {
 		if s.spoke {
-			s.opt.Log(fmt.Sprintf("netwatch: %s, after %v without an answer", end(r), v.lasted.Round(time.Second)))
+			s.log(fmt.Sprintf("%s, after %v without an answer", end(r), v.lasted))
 		}
 		s.told, s.spoke = [steps]bool{}, false
 	}
 	if v.due != nothing {
-		s.take(ctx, v.due, m, seen)
+		s.take(ctx, v.due)
 	}
-	if !m.failing {
-		return s.poll
+	if !s.m.failing {
+		return poll
 	}
 	wait := s.often
-	for st := range steps {
-		if left, ok := m.until(st); ok && m.may[st] {
-			wait = min(wait, max(left, time.Second))
+	for what := range steps {
+		if left, ok := s.m.until(what); ok && s.m.may[what] {
+			wait = min(wait, max(left, 1))
 		}
 	}
 	return wait
@@ -303,97 +291,101 @@ func (s *Service) note(err error) {
 		text = oneLine(err)
 	}
 	if text != "" && text != s.lastErr {
-		s.opt.Log("netwatch: " + text)
+		s.log(text)
 	}
 	s.lastErr = text
 }
 
 // look asks everybody once.
 func (s *Service) look(ctx context.Context) (r round, seen []asked, err error) {
-	link, gateways, err := s.opt.net.Look()
+	var gateways []netip.Addr
+	r.link, gateways, err = s.opt.net.Look()
 	if err != nil {
 		return r, nil, err
 	}
-	r.link = link
-	if link == plugged {
+	if r.link == plugged {
 		s.resolve(ctx)
 		seen, r.targets = s.list(gateways)
-		var addrs []netip.Addr
-		for _, a := range seen {
-			if a.addr.IsValid() {
-				addrs = append(addrs, a.addr)
-			}
-		}
-		answers := s.opt.net.Ask(ctx, addrs)
-		now := s.opt.Uptime()
-		heard := map[netip.Addr]time.Duration{}
+		s.opt.net.Ask(ctx, seen)
+		r.at = s.now()
 		for i := range seen {
-			a := &seen[i]
-			if !a.addr.IsValid() {
-				continue
-			}
-			a.answer, answers = answers[0], answers[1:]
-			if a.how != "" {
-				r.answered = true
-				s.heard[a.addr] = now
-			}
-			if a.since = s.heard[a.addr]; a.since > 0 {
-				heard[a.addr] = a.since
+			if a := &seen[i]; a.how != "" {
+				r.answered, a.since = true, r.at
 			}
 		}
-		s.heard = heard
 		if r.answered {
 			s.counted = false
 		} else {
 			r.busy = s.clientMoves(ctx)
 		}
 	}
-	r.at = s.opt.Uptime()
+	r.at = s.now()
 	return r, seen, nil
 }
 
 // list is whom to ask, and whether the settings name anybody who is there.
-func (s *Service) list(gateways []netip.Addr) (all []asked, any bool) {
+func (s *Service) list(gateways []netip.Addr) (all []asked, some bool) {
 	for i := range s.targets {
 		t := &s.targets[i]
 		addrs := t.addrs
 		if t.spec == config.TargetGateway {
 			addrs = gateways
 		}
-		any = any || len(addrs) > 0 || t.name
+		some = some || len(addrs) > 0 || t.name
 		if len(addrs) == 0 {
-			all = append(all, asked{spec: t.spec, answer: answer{err: t.err}})
+			addrs = []netip.Addr{{}}
 		}
 		for _, a := range addrs {
-			if len(all) < maxAddrs && !slices.ContainsFunc(all, func(b asked) bool { return b.addr == a }) {
-				all = append(all, asked{spec: t.spec, addr: a})
+			one := asked{spec: t.spec, addr: a}
+			if !a.IsValid() {
+				one.err = t.err
+			} else {
+				one.since = s.heard(a)
+			}
+			if len(all) < maxAddrs {
+				all = append(all, one)
 			}
 		}
 	}
-	return all, any
+	return all, some
 }
 
-// resolve looks up the names that it is time for, side by side. A name keeps the
-// addresses that it had while nobody knows others.
+// heard is when an address answered last.
+func (s *Service) heard(a netip.Addr) secs {
+	for i := range s.seen {
+		if s.seen[i].addr == a {
+			return s.seen[i].since
+		}
+	}
+	return 0
+}
+
+// resolve looks up the names that it is time for. A name keeps the addresses
+// that it had while nobody knows others.
 func (s *Service) resolve(ctx context.Context) {
-	var wg sync.WaitGroup
-	now := s.opt.Uptime()
+	ctx, cancel := context.WithTimeout(ctx, resolveWait)
+	defer cancel()
 	for i := range s.targets {
 		t := &s.targets[i]
-		silent := !slices.ContainsFunc(t.addrs, func(a netip.Addr) bool { return s.heard[a] > t.tried })
-		age := now - t.tried
-		if !t.name || t.tried > 0 && (age < resolveAgain || !silent && age < resolveEvery) {
+		wait := resolveAgain
+		for _, a := range t.addrs {
+			if s.heard(a) > t.tried {
+				wait = resolveEvery
+			}
+		}
+		now := s.now()
+		if !t.name || t.tried > 0 && now-t.tried < wait || ctx.Err() != nil {
 			continue
 		}
 		t.tried = now
-		wg.Go(func() {
-			addrs, err := s.opt.net.Resolve(ctx, t.spec)
-			if t.err = err; err == nil && len(addrs) > 0 {
-				t.addrs = addrs[:min(len(addrs), maxPerName)]
+		addrs, err := s.opt.net.Resolve(ctx, t.spec)
+		if t.err = err; len(addrs) > 0 {
+			t.addrs = addrs[:min(len(addrs), maxPerName)]
+			for i, a := range t.addrs {
+				t.addrs[i] = s.zoned(a)
 			}
-		})
+		}
 	}
-	wg.Wait()
 }
 
 // clientMoves tells whether a client of the bridge has moved bytes since the
@@ -422,42 +414,37 @@ var acts = [steps]string{
 }
 
 // take does a step, or says why not. Each refusal is told once in an outage.
-func (s *Service) take(ctx context.Context, what step, m machine, seen []asked) {
-	why := s.silence(m, seen)
-	refuse := func(text string) {
-		if s.told[what] {
-			return
-		}
-		s.told[what], s.spoke = true, true
-		text = "netwatch: " + why + ": " + text
-		s.opt.Log(text)
-		if what.hard() && s.room(toldSnapshots) {
-			s.snapshot(ctx, text, m, seen)
-		}
+func (s *Service) take(ctx context.Context, what step) {
+	text := s.silence() + ": "
+	err := s.permit(what)
+	no := true
+	switch {
+	case errors.Is(err, errSpent):
+		text += fmt.Sprintf("no %s, %v (%d in %d h)", names[what], errSpent, s.limit(what), s.cfg.WindowHours)
+	case err != nil:
+		text += "no " + names[what] + ", " + oneLine(err)
+	case s.cfg.DryRun:
+		text += "not " + acts[what] + ", because DRY_RUN is set"
+	default:
+		text += acts[what]
+		no = false
 	}
-	if err := s.permit(what); err != nil {
-		if errors.Is(err, errSpent) {
-			err = fmt.Errorf("%w (%d in %d h)", err, s.limit(what), s.cfg.WindowHours)
-		}
-		refuse("no " + what.String() + ", " + oneLine(err))
+	if no && s.told[what] {
 		return
 	}
-	if s.cfg.DryRun {
-		refuse("not " + acts[what] + ", because DRY_RUN is set")
-		return
-	}
-	text := "netwatch: " + why + ": " + acts[what]
 	s.spoke = true
-	s.opt.Log(text)
-	if what.hard() {
-		s.snapshot(ctx, text, m, seen)
+	s.told[what] = s.told[what] || no
+	s.log(text)
+	if what.hard() && (!no || s.room(toldSnapshots)) {
+		s.snapshot(ctx, text)
+	}
+	if no {
+		return
 	}
 	s.mu.Lock()
 	s.m.did(what)
-	s.used = s.mild
 	s.mu.Unlock()
-	var err error
-	switch what {
+	switch err = nil; what {
 	case stepRenew:
 		s.opt.Renew()
 	case stepLink:
@@ -468,35 +455,45 @@ func (s *Service) take(ctx context.Context, what step, m machine, seen []asked) 
 		err = s.opt.Box.Reboot(ctx)
 	}
 	if err != nil {
-		s.opt.Log("netwatch: " + what.String() + ": " + oneLine(err))
+		s.log(names[what] + ": " + oneLine(err))
 	}
 }
 
 // permit draws on the budget of a step, for a hard one in flash before it is
 // taken (INV 8). With DRY_RUN it only tells what the budget would say.
 func (s *Service) permit(what step) error {
-	if !what.hard() {
-		if !s.room(what) {
-			return errSpent
+	ok := true
+	switch {
+	case !what.hard():
+		ok = s.room(what)
+	case s.cfg.DryRun:
+		l, err := s.budget.read()
+		if err != nil {
+			return err
 		}
-		return nil
-	}
-	if !s.cfg.DryRun {
+		ok = l.used(what, s.budget.window, l.uptime) < s.budget.limit
+	default:
 		return s.budget.draw(what)
 	}
-	l, err := s.budget.read()
-	if err == nil && l.used(what, s.budget.window) >= s.budget.limit {
-		err = errSpent
+	if !ok {
+		return errSpent
 	}
-	return err
+	return nil
 }
 
 // room draws on the account in memory.
 func (s *Service) room(what step) bool {
-	if s.mild.used(what, s.budget.window) >= mildLimit[what] {
+	now := s.now()
+	if s.mild.used(what, s.budget.window, now) >= mildLimit[what] {
 		return false
 	}
-	s.mild.entries = append(slices.Clip(s.mild.entries), entry{what, 0})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Ages count from the beginning, so that a step of now is that much younger.
+	s.mild.entries = append(s.mild.entries, entry{what, -now})
+	for s.mild.entries[0].age+now >= s.budget.window {
+		s.mild.entries = s.mild.entries[1:]
+	}
 	return true
 }
 
@@ -508,87 +505,93 @@ func (s *Service) limit(what step) int {
 }
 
 // silence tells who does not answer, and for how long.
-func (s *Service) silence(m machine, seen []asked) string {
-	var who []string
-	for _, a := range seen {
-		text := a.spec
-		if a.addr.IsValid() && a.addr.String() != a.spec {
-			text += " " + a.addr.String()
+func (s *Service) silence() string {
+	text := "no answer from "
+	for i := range s.seen {
+		a := &s.seen[i]
+		if i == whyTargets {
+			text += " and others"
+			break
 		}
-		who = append(who, text)
+		if i > 0 {
+			text += ", "
+		}
+		text += a.spec
+		if addr := a.addr.String(); a.addr.IsValid() && addr != a.spec {
+			text += " " + addr
+		}
 	}
-	if n := len(who) - whyTargets; n > 0 {
-		who = append(who[:whyTargets], fmt.Sprintf("%d more", n))
+	if len(s.seen) == 0 { // no interface, or no carrier since a step of ours
+		text = s.opt.Interface + " has no link, and nobody has answered"
 	}
-	lasted := m.failed.Round(time.Second)
-	if len(who) == 0 { // no interface, or no carrier since a step of ours
-		return fmt.Sprintf("%s has no link, and nobody has answered for %v", s.opt.Interface, lasted)
-	}
-	return fmt.Sprintf("no answer from %s for %v", strings.Join(who, ", "), lasted)
+	return text + " for " + s.m.failed.String()
 }
 
 // Status returns what is known. It is safe for concurrent use.
 func (s *Service) Status() api.Netwatch {
 	incidents := len(s.numbers())
-	now := s.opt.Uptime()
+	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.m
+	m := &s.m
 	age := min(now-m.last, m.most)
 	st := api.Netwatch{
-		State: "starting", Enabled: s.cfg.Enabled && !s.opt.Safe, DryRun: s.cfg.DryRun,
-		Poll: s.cfg.PollSeconds, Fail: s.cfg.FailMinutes * 60, Window: s.cfg.WindowHours * 3600,
+		State: "starting", Enabled: s.hard, DryRun: s.cfg.DryRun,
+		Poll: s.cfg.PollSeconds, Fail: int(m.fail), Window: int(s.budget.window),
 		Targets: []api.NetwatchTarget{}, Steps: []api.NetwatchStep{}, Incidents: incidents,
 	}
 	if s.why != nil {
 		st.Problem = oneLine(s.why)
 	}
-	failed := time.Duration(0)
-	if m.looked {
-		st.Looked = (now - m.last).Seconds()
-		switch {
-		case m.failing:
-			st.State, failed = "unreachable", m.failed+age
-			st.Failed = failed.Seconds()
-		case s.link != plugged:
-			st.State = "unplugged"
-		case s.busy:
-			st.State, st.By = "reachable", "client"
-		case slices.ContainsFunc(s.seen, func(a asked) bool { return a.how != "" }):
-			st.State, st.By = "reachable", "target"
-		default:
-			st.State = "no-target"
-		}
-	}
-	for _, a := range s.seen {
-		t := api.NetwatchTarget{Target: a.spec, By: a.how, Latency: a.rtt.Seconds()}
+	for i := range s.seen {
+		a := &s.seen[i]
+		t := api.NetwatchTarget{Target: a.spec, By: a.how, Latency: a.rtt}
 		if a.addr.IsValid() {
 			t.Address = a.addr.String()
 		}
 		if a.since > 0 {
-			t.Since = (now - a.since).Seconds()
+			t.Since = int(now - a.since)
 		}
 		if a.err != nil {
 			t.Problem = oneLine(a.err)
 		}
+		if a.how != "" {
+			st.By = "target"
+		}
 		st.Targets = append(st.Targets, t)
+	}
+	switch {
+	case !m.looked:
+		age = 0
+	case m.failing:
+		st.State, st.Failed = "unreachable", int(m.failed+age)
+	case s.link != plugged:
+		st.State = "unplugged"
+	case s.busy:
+		st.State, st.By = "reachable", "client"
+	case st.By != "":
+		st.State = "reachable"
+	default:
+		st.State = "no-target"
+	}
+	if m.looked {
+		st.Looked = int(now - m.last)
+	}
+	if !m.failing {
+		age = 0
 	}
 	for what := range steps {
 		if !m.may[what] {
 			continue
 		}
-		n := api.NetwatchStep{Step: what.String(), After: m.at(what).Seconds(), Most: s.limit(what)}
-		account := s.used
+		n := api.NetwatchStep{Step: names[what], After: int(m.at(what)), Next: -1, Most: s.limit(what)}
+		l := &s.mild
 		if what.hard() {
-			account = s.spent
+			l = &s.spent
 		}
-		n.Used = account.moved(s.budget.boot, now).used(what, s.budget.window)
+		n.Used = l.used(what, s.budget.window, now)
 		if left, ok := m.until(what); ok {
-			if m.failing {
-				left = max(0, left-age)
-			}
-			in := left.Seconds()
-			n.Next = &in
+			n.Next = int(max(0, left-age))
 		}
 		st.Steps = append(st.Steps, n)
 	}
@@ -596,26 +599,13 @@ func (s *Service) Status() api.Netwatch {
 }
 
 // Warnings are what nobody should miss, in words for the status of the box.
-func (s *Service) Warnings() []string {
+func (s *Service) Warnings() (all []string) {
 	st := s.Status()
-	var all []string
-	if st.State == "unreachable" && len(st.Steps) > 0 && st.Failed >= st.Steps[0].After {
-		all = append(all, fmt.Sprintf("netwatch: nothing has answered for %v; gwctl netwatch tells what it does about it",
-			(time.Duration(st.Failed)*time.Second)))
+	if st.State == "unreachable" && st.Failed >= st.Fail/5 {
+		all = append(all, "netwatch: nothing has answered for "+secs(st.Failed).String()+"; gwctl netwatch tells what it does about it")
 	}
 	if st.Problem != "" {
 		all = append(all, "netwatch: it cannot reboot the gateway: "+st.Problem)
 	}
 	return all
-}
-
-// kernelLog is the end of the kernel's log, of so many bytes.
-func kernelLog(bytes int) []byte {
-	const readAll = 3 // SYSLOG_ACTION_READ_ALL
-	b := make([]byte, bytes)
-	n, err := unix.Klogctl(readAll, b)
-	if err != nil {
-		return []byte(err.Error() + "\n")
-	}
-	return b[:n]
 }

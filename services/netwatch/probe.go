@@ -9,9 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"gwinit/internal/icmp"
@@ -25,32 +23,36 @@ const (
 	echoAgain   = 700 * time.Millisecond
 	askedWait   = 3500 * time.Millisecond
 	askedPoll   = 250 * time.Millisecond
-	resolveWait = 5 * time.Second
 	rebindTries = 3
 )
 
-// How a target answered.
+// How somebody answered.
 const (
 	byEcho = "icmp"
-	byARP  = "arp" // it answers no echo, but the question where it is
+	byARP  = "arp" // no echo, but the question where it is
 	byND   = "nd"
 )
 
-// answer is what a target said.
-type answer struct {
-	how string // "": nothing
-	rtt time.Duration
-	err error // why it could not be asked
+// asked is an address of a look.
+type asked struct {
+	spec string     // as in the settings
+	addr netip.Addr // not valid: there is none
+	how  string     // it answered; "": it did not
+	rtt  int        // us, of an echo
+	err  error      // why it could not be asked
+	// since is when it answered last; 0: not yet.
+	since secs
+	deaf  bool // an answer of its table would be an old one
 }
 
-// network is what the Service needs of one interface; System is the real one.
+// network is what the Service needs of one interface; system is the real one.
 type network interface {
 	// Look returns the interface's state and its default gateways.
 	Look() (linkState, []netip.Addr, error)
-	// Ask asks every address at once and returns their answers in order. It
+	// Ask asks every address that there is and fills in how each answered. It
 	// blocks for some seconds at most.
-	Ask(ctx context.Context, addrs []netip.Addr) []answer
-	// Resolve looks a name up, within some seconds.
+	Ask(ctx context.Context, list []asked)
+	// Resolve looks a name up.
 	Resolve(ctx context.Context, name string) ([]netip.Addr, error)
 	// CanRebind tells whether the driver can be bound anew.
 	CanRebind() bool
@@ -62,10 +64,6 @@ type network interface {
 type system struct {
 	root, name string
 	dev        netdev.System
-}
-
-func newSystem(root, name string) *system {
-	return &system{root, name, netdev.System{Root: root}}
 }
 
 // Look implements network.
@@ -84,141 +82,110 @@ func (s *system) Look() (linkState, []netip.Addr, error) {
 }
 
 // Ask implements network.
-func (s *system) Ask(ctx context.Context, addrs []netip.Addr) []answer {
-	answers := make([]answer, len(addrs))
-	began := time.Now()
-	known := s.startNeighbours(addrs)
-	var wg sync.WaitGroup
-	for _, v6 := range []bool{false, true} {
-		if slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Is6() == v6 }) {
-			wg.Go(func() { echo(ctx, v6, addrs, answers) })
-		}
-	}
-	wg.Wait()
-	if known == nil {
-		return answers
-	}
+func (s *system) Ask(ctx context.Context, list []asked) {
+	until := time.Now().Add(askedWait)
+	// The kernel asks those that it knows on the link from now on; the others
+	// when they are sent to.
+	s.neighbours(list, func(a *asked, n netdev.Neighbour) { a.deaf = s.dev.AskNeighbour(n) != nil })
+	echo(ctx, false, list)
+	echo(ctx, true, list)
 	for {
-		asking := s.readNeighbours(known, addrs, answers)
-		if !asking || slices.ContainsFunc(answers, func(a answer) bool { return a.how != "" }) || time.Since(began) > askedWait || ctx.Err() != nil {
-			return answers
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(askedPoll):
-		}
-	}
-}
-
-// startNeighbours has the kernel ask those of addrs that are on the link and
-// known to it; the others are asked when they are sent to. It returns which of
-// them cannot be judged, or nil if none can.
-func (s *system) startNeighbours(addrs []netip.Addr) map[netip.Addr]bool {
-	link, err := s.dev.Link(s.name)
-	if err != nil {
-		return nil
-	}
-	all, err := s.dev.Neighbours(link.Index)
-	if err != nil {
-		return nil
-	}
-	deaf := map[netip.Addr]bool{}
-	for _, n := range all {
-		if slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.WithZone("") == n.Addr }) && s.dev.AskNeighbour(n) != nil {
-			deaf[n.Addr] = true // an answer could be an old one
-		}
-	}
-	return deaf
-}
-
-// readNeighbours fills in who of those that answered no echo is there all the
-// same, and tells whether somebody is still being asked.
-func (s *system) readNeighbours(deaf map[netip.Addr]bool, addrs []netip.Addr, answers []answer) (asking bool) {
-	link, err := s.dev.Link(s.name)
-	if err != nil {
-		return false
-	}
-	all, err := s.dev.Neighbours(link.Index)
-	if err != nil {
-		return false
-	}
-	for _, n := range all {
-		for i, a := range addrs {
-			if a.WithZone("") != n.Addr || answers[i].how != "" || deaf[n.Addr] {
-				continue
-			}
+		answered, asking := false, false
+		s.neighbours(list, func(a *asked, n netdev.Neighbour) {
 			asking = asking || n.Asking
 			switch {
-			case n.Answers && n.Addr.Is4():
-				answers[i].how = byARP
-			case n.Answers:
-				answers[i].how = byND
+			case a.how != "" || a.deaf || !n.Answers:
+			case n.Addr.Is4():
+				a.how = byARP
+			default:
+				a.how = byND
+			}
+		})
+		for i := range list {
+			answered = answered || list[i].how != ""
+		}
+		if answered || !asking || time.Now().After(until) || ctx.Err() != nil {
+			return
+		}
+		time.Sleep(askedPoll)
+	}
+}
+
+// neighbours gives those of list that the kernel's tables have to each.
+func (s *system) neighbours(list []asked, each func(*asked, netdev.Neighbour)) {
+	link, err := s.dev.Link(s.name)
+	if err != nil {
+		return
+	}
+	all, _ := s.dev.Neighbours(link.Index) // none is as good: then only an echo counts
+	for _, n := range all {
+		for i := range list {
+			if a := &list[i]; a.addr.WithZone("") == n.Addr {
+				each(a, n)
 			}
 		}
 	}
-	return asking
 }
 
-// echo asks every address of one family by echo, twice, and fills in what came
-// back within echoWait.
-func echo(ctx context.Context, v6 bool, addrs []netip.Addr, answers []answer) {
+// echo asks every address of one family by echo, twice, and fills in who
+// answered within echoWait.
+func echo(ctx context.Context, v6 bool, list []asked) {
+	left := 0
+	for i := range list {
+		if a := list[i].addr; a.IsValid() && a.Is6() == v6 {
+			left++
+		}
+	}
+	if left == 0 {
+		return
+	}
 	kind := "ip4:icmp"
 	if v6 {
 		kind = "ip6:ipv6-icmp"
 	}
-	left := 0
-	fail := func(err error) {
-		for i, a := range addrs {
-			if a.Is6() == v6 && answers[i].how == "" {
-				answers[i].err = err
-			}
-		}
-	}
 	pc, err := net.ListenPacket(kind, "")
 	if err != nil {
-		fail(fmt.Errorf("open ICMP socket: %w", err))
+		for i := range list {
+			list[i].err = fmt.Errorf("open ICMP socket: %w", err)
+		}
 		return
 	}
-	conn := pc.(*net.IPConn)
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
+	defer pc.Close()
+	defer context.AfterFunc(ctx, func() { _ = pc.SetReadDeadline(time.Unix(1, 0)) })()
 	id := uint16(rand.Uint32())
-	began := time.Now()
 	var sent [2]time.Time
 	// The longest IPv4 header is read before the net package takes it off.
 	var buf [60 + icmp.HeaderBytes + 64]byte
 	for try := range sent {
 		sent[try] = time.Now()
-		left = 0
-		for i, a := range addrs {
-			if a.Is6() != v6 || answers[i].how != "" {
+		for i := range list {
+			a := &list[i]
+			if !a.addr.IsValid() || a.addr.Is6() != v6 || a.how != "" {
 				continue
 			}
-			left++
-			_, err := conn.WriteToIP(icmp.Echo(v6, id, uint16(try*len(addrs)+i), 0), &net.IPAddr{IP: a.AsSlice(), Zone: a.Zone()})
-			answers[i].err = reason(err)
+			to := net.IPAddr{IP: a.addr.AsSlice(), Zone: a.addr.Zone()}
+			_, err := pc.WriteTo(icmp.Echo(v6, id, uint16(try<<8|i), 0), &to)
+			a.err = reason(err)
 		}
-		until := began.Add(echoAgain)
+		until := sent[0].Add(echoAgain)
 		if try == len(sent)-1 {
-			until = began.Add(echoWait)
+			until = sent[0].Add(echoWait)
 		}
-		if err := conn.SetReadDeadline(until); err != nil || ctx.Err() != nil {
+		if pc.SetReadDeadline(until) != nil || ctx.Err() != nil {
 			return
 		}
 		for left > 0 {
-			n, from, err := conn.ReadFromIP(buf[:])
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				break
-			}
+			n, from, err := pc.ReadFrom(buf[:])
 			if err != nil {
-				fail(reason(err))
-				return
+				break // the deadline, or an error that the next try meets again
 			}
 			seq, ok := icmp.ParseReply(buf[:n], v6, id)
-			if i := int(seq) % len(addrs); ok && int(seq) < len(sent)*len(addrs) && answers[i].how == "" && sameHost(addrs[i], from.IP) {
-				answers[i] = answer{how: byEcho, rtt: time.Since(sent[int(seq)/len(addrs)])}
-				left--
+			i, try := int(seq&0xff), int(seq>>8)
+			if !ok || i >= len(list) || try >= len(sent) || list[i].how != "" || !sameHost(list[i].addr, from) {
+				continue
 			}
+			list[i].how, list[i].rtt = byEcho, max(1, int(time.Since(sent[try])/time.Microsecond))
+			left--
 		}
 		if left == 0 || ctx.Err() != nil {
 			return
@@ -227,9 +194,13 @@ func echo(ctx context.Context, v6 bool, addrs []netip.Addr, answers []answer) {
 }
 
 // sameHost tells whether a reply is from whom it should be.
-func sameHost(a netip.Addr, from net.IP) bool {
-	f, ok := netip.AddrFromSlice(from)
-	return ok && f.Unmap() == a.WithZone("")
+func sameHost(a netip.Addr, from net.Addr) bool {
+	ip, ok := from.(*net.IPAddr)
+	if !ok {
+		return false
+	}
+	f, _ := netip.AddrFromSlice(ip.IP)
+	return f.Unmap() == a.WithZone("")
 }
 
 // reason takes the net package's words about the socket off an error.
@@ -243,14 +214,8 @@ func reason(err error) error {
 
 // Resolve implements network.
 func (s *system) Resolve(ctx context.Context, name string) ([]netip.Addr, error) {
-	ctx, cancel := context.WithTimeout(ctx, resolveWait)
-	defer cancel()
 	r := net.Resolver{PreferGo: true}
-	all, err := r.LookupNetIP(ctx, "ip", name)
-	for i := range all {
-		all[i] = all[i].Unmap()
-	}
-	return all, err
+	return r.LookupNetIP(ctx, "ip", name)
 }
 
 // device is the folder of the interface's device.
@@ -259,14 +224,10 @@ func (s *system) device() string {
 }
 
 // CanRebind implements network. A driver may refuse to be unbound: then it has
-// no such files.
+// no such file.
 func (s *system) CanRebind() bool {
-	for _, f := range []string{"unbind", "bind"} {
-		if _, err := os.Stat(filepath.Join(s.device(), "driver", f)); err != nil {
-			return false
-		}
-	}
-	return true
+	_, err := os.Stat(s.device() + "/driver/unbind")
+	return err == nil
 }
 
 // Rebind implements network.
@@ -275,29 +236,21 @@ func (s *system) Rebind() error {
 	if err != nil {
 		return err
 	}
-	driver, err := filepath.EvalSymlinks(filepath.Join(device, "driver"))
+	driver, err := filepath.EvalSymlinks(device + "/driver")
 	if err != nil {
 		return err
 	}
 	id := []byte(filepath.Base(device))
-	if err := os.WriteFile(filepath.Join(driver, "unbind"), id, 0); err != nil {
-		return fmt.Errorf("unbind the driver: %w", err)
+	if err := os.WriteFile(driver+"/unbind", id, 0); err != nil {
+		return err
 	}
 	for range rebindTries {
-		if err = os.WriteFile(filepath.Join(driver, "bind"), id, 0); err == nil {
+		if err = os.WriteFile(driver+"/bind", id, 0); err == nil {
 			return nil
 		}
 		time.Sleep(time.Second)
 	}
-	return fmt.Errorf("bind the driver again: %w", err)
-}
-
-// withZone gives a link-local address the interface that it needs.
-func withZone(a netip.Addr, name string) netip.Addr {
-	if a.Is6() && a.IsLinkLocalUnicast() && a.Zone() == "" {
-		return a.WithZone(name)
-	}
-	return a
+	return err
 }
 
 // oneLine makes an error fit the log: errors.Join has a line for each.

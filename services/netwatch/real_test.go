@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"gwinit/internal/netdev"
 	"gwinit/internal/netdev/netlab"
 )
 
@@ -36,8 +37,11 @@ func cable(t *testing.T) (*system, *netlab.Peer) {
 			t.Fatal("eth0's link-local address stays tentative")
 		}
 	}
-	return newSystem(root, "eth0"), peer
+	return system0(root), peer
 }
+
+// system0 is the kernel, with its files below root.
+func system0(root string) *system { return &system{root, "eth0", netdev.System{Root: root}} }
 
 func addrs(list ...string) (all []netip.Addr) {
 	for _, a := range list {
@@ -46,14 +50,24 @@ func addrs(list ...string) (all []netip.Addr) {
 	return all
 }
 
+// answers asks and returns what became of it.
+func answers(ctx context.Context, s *system, list ...string) []asked {
+	all := make([]asked, len(list))
+	for i, a := range list {
+		all[i] = asked{spec: a, addr: netip.MustParseAddr(a)}
+	}
+	s.Ask(ctx, all)
+	return all
+}
+
 // how asks and tells how each answered.
 func how(t *testing.T, s *system, list ...string) string {
 	t.Helper()
 	var got []string
 	began := time.Now()
-	for i, a := range s.Ask(t.Context(), addrs(list...)) {
-		if a.how == byEcho && (a.rtt <= 0 || a.rtt > time.Since(began)) {
-			t.Errorf("%s: %v", list[i], a.rtt)
+	for _, a := range answers(t.Context(), s, list...) {
+		if a.how == byEcho && (a.rtt <= 0 || a.rtt > int(time.Since(began)/time.Microsecond)) {
+			t.Errorf("%s: %v us", a.spec, a.rtt)
 		}
 		if a.how == "" {
 			a.how = "-"
@@ -127,12 +141,14 @@ func TestAskReal(t *testing.T) {
 func TestAskWithoutRoute(t *testing.T) {
 	s, _ := cable(t)
 	netlab.Run(t, "ip", "route", "del", "default")
-	a := s.Ask(t.Context(), addrs("203.0.113.1"))
+	a := answers(t.Context(), s, "203.0.113.1")
 	if a[0].how != "" || a[0].err == nil || !strings.Contains(a[0].err.Error(), "unreachable") {
 		t.Errorf("%+v", a)
 	}
-	if a := s.Ask(t.Context(), nil); len(a) != 0 {
-		t.Errorf("nobody: %+v", a)
+	// Nor is a target without an address asked.
+	nobody := []asked{{spec: "gateway"}}
+	if s.Ask(t.Context(), nobody); nobody[0] != (asked{spec: "gateway"}) {
+		t.Errorf("nobody: %+v", nobody)
 	}
 }
 
@@ -142,7 +158,7 @@ func TestAskEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	began := time.Now()
-	s.Ask(ctx, addrs("10.7.0.77", "fd07::77"))
+	answers(ctx, s, "10.7.0.77", "fd07::77")
 	if took := time.Since(began); took > echoAgain {
 		t.Errorf("it took %v", took)
 	}
@@ -151,14 +167,13 @@ func TestAskEnds(t *testing.T) {
 // The driver of a device, by a sysfs of files.
 func TestRebind(t *testing.T) {
 	root := t.TempDir()
-	s := newSystem(root, "eth0")
+	s := system0(root)
 	if s.CanRebind() || s.Rebind() == nil {
 		t.Error("without an interface it can be bound anew")
 	}
 	device := filepath.Join(root, "sys/devices/pci0/0000:00:12.0")
 	driver := filepath.Join(root, "sys/bus/pci/drivers/e1000")
 	put(t, filepath.Join(device, "net/eth0/mtu"), "1500\n")
-	put(t, filepath.Join(driver, "unbind"), "")
 	link := func(to, at string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
@@ -174,6 +189,7 @@ func TestRebind(t *testing.T) {
 	if s.CanRebind() {
 		t.Error("a driver that does not let itself be bound can be")
 	}
+	put(t, filepath.Join(driver, "unbind"), "")
 	put(t, filepath.Join(driver, "bind"), "")
 	if !s.CanRebind() {
 		t.Error("it cannot be bound anew")
