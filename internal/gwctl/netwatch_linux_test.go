@@ -49,7 +49,9 @@ func TestNetwatch(t *testing.T) {
 		}},
 		{"dry", func(n *api.Netwatch) { n.State, n.Targets, n.DryRun = "unplugged", nil, true }},
 		{"fresh", func(n *api.Netwatch) { *n = api.Netwatch{State: "starting"} }},
-		{"nobody", func(n *api.Netwatch) { *n = api.Netwatch{State: "no-target", Targets: []api.NetwatchTarget{{Target: "gateway"}}} }},
+		{"nobody", func(n *api.Netwatch) {
+			*n = api.Netwatch{State: "no-target", Targets: []api.NetwatchTarget{{Target: "gateway"}}}
+		}},
 		{"newer", func(n *api.Netwatch) {
 			*n = api.Netwatch{State: "dreaming\x1b", Steps: []api.NetwatchStep{{Step: "dance\x1b[1m", After: 60}}}
 		}},

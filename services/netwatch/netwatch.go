@@ -25,7 +25,7 @@ const (
 	// While nobody answers it is looked at more often than POLL_SEC may say, so
 	// that the steps come at their times.
 	fastest  secs = 5
-	fastPart      = 20 // of the time until the reboot
+	fastPart secs = 20 // of the time until the reboot
 	// resolveEvery is how long the addresses of a name are believed,
 	// resolveAgain how soon one is asked for again that brought none that
 	// answers.
