@@ -102,6 +102,43 @@ type Peer struct {
 // where it is up. The local one is left down.
 func Cable(t testing.TB, local, remote string) *Peer {
 	t.Helper()
+	p := newPeer(t)
+	Run(t, "ip", "link", "add", local, "type", "veth", "peer", "name", remote, "netns", p.pid)
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", local).Run() })
+	p.Run("ip", "link", "set", remote, "up")
+	return p
+}
+
+// Switch is an Ethernet switch in a namespace of its own.
+type Switch struct {
+	peer  *Peer
+	ports int
+}
+
+// NewSwitch makes a switch with local here at its first port, which is left down.
+func NewSwitch(t testing.TB, local string) *Switch {
+	t.Helper()
+	s := &Switch{peer: Cable(t, local, "port0")}
+	s.peer.Run("ip", "link", "add", "br0", "type", "bridge")
+	s.peer.Run("ip", "link", "set", "br0", "up")
+	s.peer.Run("ip", "link", "set", "port0", "master", "br0")
+	return s
+}
+
+// Plug puts another host at the switch, with the interface remote, which is up.
+func (s *Switch) Plug(remote string) *Peer {
+	s.peer.t.Helper()
+	p := newPeer(s.peer.t)
+	s.ports++
+	port := fmt.Sprint("port", s.ports)
+	s.peer.Run("ip", "link", "add", port, "type", "veth", "peer", "name", remote, "netns", p.pid)
+	s.peer.Run("ip", "link", "set", port, "master", "br0", "up")
+	p.Run("ip", "link", "set", remote, "up")
+	return p
+}
+
+func newPeer(t testing.TB) *Peer {
+	t.Helper()
 	holder := exec.Command("sleep", "infinity")
 	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	if err := holder.Start(); err != nil {
@@ -112,10 +149,7 @@ func Cable(t testing.TB, local, remote string) *Peer {
 		_ = holder.Process.Kill()
 		_ = holder.Wait()
 	})
-	Run(t, "ip", "link", "add", local, "type", "veth", "peer", "name", remote, "netns", p.pid)
-	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", local).Run() })
 	p.Run("ip", "link", "set", "lo", "up")
-	p.Run("ip", "link", "set", remote, "up")
 	return p
 }
 

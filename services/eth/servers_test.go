@@ -1,0 +1,311 @@
+package eth
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gwinit/internal/api"
+	"gwinit/internal/netdev/netlab"
+)
+
+// The tests of this file are about what other hosts on the cable do: several
+// servers, bad ones, and hosts with our address.
+
+const oneMAC = "02:00:00:00:00:01\n"
+
+// udhcpd is busybox' server with one address, for so many seconds.
+func udhcpd(t *testing.T, p *netlab.Peer, addr string, seconds int, lines ...string) func() string {
+	t.Helper()
+	dir := t.TempDir()
+	conf := filepath.Join(dir, "conf")
+	text := fmt.Sprintf("start %s\nend %s\ninterface srv0\nmin_lease 1\nlease_file %s/leases\npidfile %s/pid\noption subnet 255.255.255.0\noption lease %d\n%s\n",
+		addr, addr, dir, dir, seconds, strings.Join(lines, "\n"))
+	for name, text := range map[string]string{conf: text, filepath.Join(dir, "leases"): ""} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := p.Start("busybox", "udhcpd", "-f", conf)
+	listens(t, p)
+	return stop
+}
+
+// A lease of 20 s by another server, renewed; then that server is replaced by one
+// that knows nothing of it, while the address stays.
+func TestRenewalAndServerChange(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	stop := udhcpd(t, peer, "10.7.0.50", 20, "option router 10.7.0.1", "option dns 10.7.0.1", "option domain lan.example")
+	b := start(t, root, map[string]string{"mac_address": oneMAC})
+	b.until(15*time.Second, "bound", bound("10.7.0.0/24"))
+	if n := b.Status(); n.Server != "10.7.0.1" || n.Lease < 15 || n.Lease > 20 || n.Gateway != "10.7.0.1" {
+		t.Errorf("%+v", n)
+	}
+	b.until(9*time.Second, "half over", func(n api.Network) bool { return n.Lease <= 12 })
+	b.until(9*time.Second, "renewed", func(n api.Network) bool { return n.Lease >= 15 })
+
+	stop()
+	peer.Run("ip", "addr", "del", "10.7.0.1/24", "dev", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.2/24", "dev", "srv0")
+	dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
+	gone := false
+	b.until(30*time.Second, "bound by the other server", func(n api.Network) bool {
+		gone = gone || n.State != "bound" || !slices.Contains(n.Addresses, "10.7.0.50/24")
+		return n.Server == "10.7.0.2"
+	})
+	if n := b.Status(); gone || n.Lease < 3000 || n.Gateway != "10.7.0.2" {
+		t.Errorf("the address went %v, then %+v", gone, n)
+	}
+	if !b.logged("10.7.0.1 does not renew the lease, asking everybody") {
+		t.Error("nothing logged")
+	}
+}
+
+// Every answer takes two seconds, when the question was repeated already.
+func TestLateReplies(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h", "--dhcp-reply-delay=2")
+	b := start(t, root, map[string]string{"mac_address": oneMAC})
+	b.until(30*time.Second, "bound", bound("10.7.0.0/24"))
+	if !b.logged("from 10.7.0.1 for 1h0m0s") {
+		t.Error("nothing logged")
+	}
+}
+
+// The server reserves an address that another host has: it is declined, and the
+// server gives another one.
+func TestDuplicateLease(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "link", "set", "srv0", "address", "02:00:00:00:00:07")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.50/32", "dev", "lo") // answered for on every interface
+	dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.51,10.7.0.60,1h", "--dhcp-host=02:00:00:00:00:01,10.7.0.50")
+	b := start(t, root, map[string]string{"mac_address": oneMAC})
+	b.until(10*time.Second, "declined", func(n api.Network) bool {
+		return slices.Equal(n.Conflicts, []api.Conflict{{Address: "10.7.0.50", MAC: "02:00:00:00:00:07"}}) && n.State == "asking"
+	})
+	declined := time.Now()
+	b.until(20*time.Second, "bound", bound("10.7.0.0/24"))
+	if took := time.Since(declined); took < 9*time.Second {
+		t.Errorf("asked again %v after it was declined", took)
+	}
+	if n := b.Status(); slices.Contains(n.Addresses, "10.7.0.50/24") || len(n.Conflicts) != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// eth0.conf names an address that another host has, and a host takes a lease's
+// address while it is in use.
+func TestDuplicateInUse(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "link", "set", "srv0", "address", "02:00:00:00:00:07")
+	peer.Run("ip", "addr", "add", "10.7.0.9/24", "dev", "srv0")
+	b := start(t, root, map[string]string{"mac_address": oneMAC, "eth0.conf": "IPADDR=10.7.0.9\nNETMASK=255.255.255.0\nGATEWAY=10.7.0.1\n"})
+	took := b.until(10*time.Second, "in conflict", func(n api.Network) bool {
+		return n.State == "static" && slices.Equal(n.Addresses[:1], []string{"10.7.0.9/24"}) &&
+			slices.Equal(n.Conflicts, []api.Conflict{{Address: "10.7.0.9", MAC: "02:00:00:00:00:07"}})
+	})
+	t.Logf("after %v", took)
+	b.stop()
+
+	if err := os.Remove(filepath.Join(root, "userdata/etc/eth0.conf")); err != nil {
+		t.Fatal(err)
+	}
+	peer.Run("ip", "addr", "del", "10.7.0.9/24", "dev", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
+	b = start(t, root, nil)
+	b.until(10*time.Second, "bound", bound("10.7.0.0/24"))
+	lease := strings.TrimSuffix(b.Status().Addresses[0], "/24")
+	peer.Run("ip", "addr", "add", lease+"/32", "dev", "srv0")
+	peer.Run("busybox", "arping", "-U", "-c1", "-I", "srv0", lease)
+	b.until(5*time.Second, "lost", func(n api.Network) bool {
+		return n.State == "asking" && slices.Equal(n.Conflicts, []api.Conflict{{Address: lease, MAC: "02:00:00:00:00:07"}})
+	})
+	b.until(20*time.Second, "bound again", bound("10.7.0.0/24"))
+	if n := b.Status(); n.Addresses[0] == lease+"/24" {
+		t.Errorf("the same address again: %+v", n)
+	}
+}
+
+// Somebody plugs in a box with a DHCP server of its own, which refuses what it
+// has not granted.
+func TestRogueServer(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	lan := netlab.NewSwitch(t, "eth0")
+	good, bad := lan.Plug("srv0"), lan.Plug("srv0")
+	good.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	bad.Run("ip", "addr", "add", "10.66.0.1/24", "dev", "srv0")
+	stopGood := dnsmasq(t, good, "--dhcp-range=10.7.0.50,10.7.0.60,1h")
+	b := start(t, root, map[string]string{"mac_address": oneMAC})
+	b.until(10*time.Second, "bound", bound("10.7.0.0/24"))
+	addr := b.Status().Addresses[0]
+
+	stopBad := dnsmasq(t, bad, "--dhcp-authoritative", "--dhcp-range=10.66.0.50,10.66.0.60,1h")
+	for range 3 {
+		lease := b.Status().Lease
+		b.until(5*time.Second, "older", func(n api.Network) bool { return n.Lease <= lease-2 })
+		b.Renew()
+		b.until(10*time.Second, "confirmed", func(n api.Network) bool {
+			if n.State != "bound" || n.Server != "10.7.0.1" || n.Addresses[0] != addr {
+				t.Fatalf("%+v", n)
+			}
+			return n.Lease > lease-2
+		})
+	}
+	b.stop()
+	if good, bad := stopGood(), stopBad(); !strings.Contains(bad, "DHCPNAK(srv0) "+strings.TrimSuffix(addr, "/24")) || strings.Contains(good, "DHCPNAK") {
+		t.Errorf("the stranger was not there:\n%s", bad)
+	}
+}
+
+// The link goes up and down as quickly as ip(8) can for three seconds.
+func TestFlappingCable(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	stop := dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
+	b := start(t, root, map[string]string{"mac_address": oneMAC})
+	b.until(10*time.Second, "bound", bound("10.7.0.0/24"))
+	addr := b.Status().Addresses[0]
+	peer.Run("sh", "-c", `for i in $(seq 30); do ip link set srv0 down; sleep 0.05; ip link set srv0 up; sleep 0.05; done`)
+	took := b.until(10*time.Second, "bound", func(n api.Network) bool { return n.Carrier && n.State == "bound" })
+	t.Logf("bound %v after it", took)
+	b.until(10*time.Second, "said", func(api.Network) bool { return b.logged(" changes in ") })
+	if n := b.Status(); n.Addresses[0] != addr || n.Gateway != "10.7.0.1" {
+		t.Errorf("%+v", n)
+	}
+	b.stop()
+	if n := strings.Count(stop(), " DHCPREQUEST("); n < 2 || n > 20 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func radvd(t *testing.T, p *netlab.Peer, text string) func() string {
+	t.Helper()
+	dir := t.TempDir()
+	conf := filepath.Join(dir, "conf")
+	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.Run("sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/all/forwarding")
+	return p.Start("radvd", "--nodaemon", "--logmethod=stderr", "--pidfile="+dir+"/pid", "--config="+conf)
+}
+
+// A router that advertises a prefix, itself and name servers, beside a DHCP
+// server; then forwarding is switched on, and the process is another one.
+func TestIPv6(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h", "--dhcp-option=option:dns-server,10.7.0.1")
+	const quiet = "interface srv0 { AdvSendAdvert on; MinRtrAdvInterval 200; MaxRtrAdvInterval 600; AdvDefaultLifetime %d;\n" +
+		"prefix fd00:7::/64 {}; RDNSS fd00:7::53 { AdvRDNSSLifetime 1200; }; };\n"
+	stop := radvd(t, peer, fmt.Sprintf(quiet, 1800))
+	b := start(t, root, map[string]string{"mac_address": oneMAC})
+	const resolv = "nameserver 10.7.0.1\nnameserver fd00:7::53\n"
+	good := func(n api.Network) bool {
+		return n.State == "bound" && slices.Contains(n.Addresses, "fd00:7::ff:fe00:1/64") && slices.Equal(n.DNS, []string{"10.7.0.1", "fd00:7::53"})
+	}
+	took := b.until(20*time.Second, "complete", good)
+	t.Logf("after %v", took)
+	if got := file(t, root, "run/resolv.conf"); got != resolv {
+		t.Errorf("resolv.conf %q", got)
+	}
+	route := func() string { return netlab.Run(t, "ip", "-6", "route", "show", "default") }
+	if got := route(); !strings.Contains(got, "default via fe80::") || !strings.Contains(got, "proto ra") {
+		t.Errorf("routes %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(root, "proc/sys/net/ipv6/conf/all/forwarding"), []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := route(); !strings.Contains(got, "default via fe80::") {
+		t.Errorf("the route went with forwarding: %q", got)
+	}
+
+	// The router does not speak up by itself for minutes: it is asked.
+	b.stop()
+	b = start(t, root, nil)
+	b.until(10*time.Second, "complete after a restart", good)
+	if got := file(t, root, "run/resolv.conf"); got != resolv {
+		t.Errorf("resolv.conf after a restart: %q", got)
+	}
+
+	// It ends, and says so: radvd withdraws what it advertised.
+	stop()
+	b.until(10*time.Second, "without the router's server", func(n api.Network) bool { return slices.Equal(n.DNS, []string{"10.7.0.1"}) })
+	if got := file(t, root, "run/resolv.conf"); got != "nameserver 10.7.0.1\n" {
+		t.Errorf("resolv.conf %q", got)
+	}
+}
+
+// Another host has our IPv6 address: the kernel finds out, the status says so.
+func TestDuplicateIPv6OnTheCable(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "addr", "add", "fe80::ff:fe00:1/64", "dev", "srv0", "nodad")
+	b := start(t, root, map[string]string{"mac_address": oneMAC, "eth0.conf": "IPADDR=10.7.0.9/24\nGATEWAY=10.7.0.1\n"})
+	b.until(10*time.Second, "in conflict", func(n api.Network) bool {
+		return slices.Equal(n.Conflicts, []api.Conflict{{Address: "fe80::ff:fe00:1"}}) && slices.Equal(n.Addresses, []string{"10.7.0.9/24"})
+	})
+}
+
+// What takes minutes: dnsmasq's shortest lease, and a conflict that ends.
+func TestSoak(t *testing.T) {
+	if os.Getenv("GW_SOAK") == "" {
+		t.Skip("takes 3 minutes; set GW_SOAK=1")
+	}
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,2m")
+	b := start(t, root, map[string]string{"mac_address": oneMAC})
+	b.until(10*time.Second, "bound", bound("10.7.0.0/24"))
+	for range 2 {
+		b.until(70*time.Second, "half over", func(n api.Network) bool { return n.Lease <= 61 })
+		b.until(10*time.Second, "renewed", func(n api.Network) bool { return n.State == "bound" && n.Lease > 110 })
+	}
+	b.stop()
+	peer.Run("ip", "addr", "add", "10.7.0.9/32", "dev", "lo")
+	b = start(t, root, map[string]string{"eth0.conf": "IPADDR=10.7.0.9/24\nGATEWAY=10.7.0.1\n"})
+	b.until(10*time.Second, "in conflict", func(n api.Network) bool { return len(n.Conflicts) == 1 })
+	peer.Run("ip", "addr", "del", "10.7.0.9/32", "dev", "lo")
+	b.until(70*time.Second, "alone", func(n api.Network) bool { return len(n.Conflicts) == 0 })
+}
