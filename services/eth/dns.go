@@ -3,7 +3,6 @@ package eth
 import (
 	"context"
 	"net/netip"
-	"slices"
 	"time"
 
 	"gwinit/internal/netdev"
@@ -47,23 +46,28 @@ func (s *Service) heard(d netdev.RouterDNS) {
 	if d.Index != s.link.Index {
 		return
 	}
+	var until time.Time
+	if d.Lifetime != netdev.Forever {
+		until = time.Now().Add(d.Lifetime) // 0: at once
+	}
 	for _, addr := range d.Servers {
 		if addr.IsLinkLocalUnicast() {
 			addr = addr.WithZone(s.opt.Interface)
 		}
-		if s.routerDNS = slices.DeleteFunc(s.routerDNS, func(r routerDNS) bool { return r.addr == addr }); d.Lifetime <= 0 {
-			continue
+		// One that is repeated keeps its place, so that the file stays as it is.
+		i := 0
+		for i < len(s.routerDNS) && s.routerDNS[i].addr != addr {
+			i++
 		}
-		r := routerDNS{addr: addr}
-		if d.Lifetime != netdev.Forever {
-			r.until = time.Now().Add(d.Lifetime)
+		if i == len(s.routerDNS) {
+			if i == maxRouterDNS {
+				continue
+			}
+			s.routerDNS = append(s.routerDNS, routerDNS{addr: addr})
 		}
-		if len(s.routerDNS) < maxRouterDNS {
-			s.routerDNS = append(s.routerDNS, r)
-		}
+		s.routerDNS[i].until = until
 	}
-	// A router repeats itself in any order; the file shall not change for it.
-	slices.SortFunc(s.routerDNS, func(a, b routerDNS) int { return a.addr.Compare(b.addr) })
+	s.endDNSLocked()
 	s.writeDNSLocked()
 }
 
@@ -82,18 +86,19 @@ func (s *Service) doubtDNSLocked() {
 // one's is.
 func (s *Service) endDNSLocked() time.Duration {
 	next := lookEvery
-	before := len(s.routerDNS)
-	s.routerDNS = slices.DeleteFunc(s.routerDNS, func(r routerDNS) bool {
-		if r.until.IsZero() {
-			return false
-		}
-		left := time.Until(r.until)
-		if left > 0 {
+	kept := s.routerDNS[:0]
+	for _, r := range s.routerDNS {
+		if !r.until.IsZero() {
+			left := time.Until(r.until)
+			if left <= 0 {
+				continue
+			}
 			next = min(next, left)
 		}
-		return left <= 0
-	})
-	if len(s.routerDNS) != before {
+		kept = append(kept, r)
+	}
+	if ended := len(kept) < len(s.routerDNS); ended {
+		s.routerDNS = kept
 		s.writeDNSLocked()
 	}
 	return next
@@ -115,14 +120,14 @@ func (s *Service) writeDNSLocked() {
 // should be asked. A resolver reads three: one of each family is among them.
 // What only stands in for the DHCP server's comes last.
 func (s *Service) nameServersLocked(to setup) []netip.Addr {
-	v4 := to.dns
-	v6 := make([]netip.Addr, 0, maxRouterDNS)
-	for _, r := range s.routerDNS {
-		v6 = append(v6, r.addr)
-	}
-	first := min(len(v4), 2)
+	list := make([]netip.Addr, 0, len(to.dns)+maxRouterDNS)
+	first := min(len(to.dns), 2)
 	if to.standIn {
 		first = 0
 	}
-	return slices.Concat(v4[:first], v6, v4[first:])
+	list = append(list, to.dns[:first]...)
+	for _, r := range s.routerDNS {
+		list = append(list, r.addr)
+	}
+	return append(list, to.dns[first:]...)
 }

@@ -89,8 +89,8 @@ type Service struct {
 	routers     <-chan netdev.RouterDNS // nil: not subscribed
 	routersSaid bool
 	flaps       flaps
-	guards      sync.WaitGroup
-	saved       saved
+
+	guards sync.WaitGroup // what guard started
 
 	// mu guards what follows, and is held while a setup is applied, so that
 	// there is one at a time.
@@ -100,6 +100,8 @@ type Service struct {
 	cur       setup
 	since     time.Time // of cur's address
 	guard     guarding
+	network   netip.Prefix // of the last lease
+	saved     saved
 	conflict  conflict // addr not valid: none
 	routerDNS []routerDNS
 	lease     *dhcp.Lease

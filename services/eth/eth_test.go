@@ -705,7 +705,7 @@ func TestNameServers(t *testing.T) {
 		const v4 = "search lan.example\nnameserver 10.0.0.2\nnameserver 10.0.0.3\n"
 		resolv(v4 + "nameserver 10.0.0.4\n")
 		before := changes.Load()
-		l.kernel.Advertise("eth0", 30*time.Second, v6("fd00::2"), v6("fd00::1"))
+		l.kernel.Advertise("eth0", 30*time.Second, v6("fd00::1"), v6("fd00::2"))
 		resolv(v4 + "nameserver fd00::1\n")
 		if changes := changes.Load(); changes != before+1 {
 			t.Errorf("told %d times", changes-before)
@@ -716,7 +716,7 @@ func TestNameServers(t *testing.T) {
 		l.kernel.Advertise("lo", time.Hour, v6("fd00::"))
 		// Said again, they stay; one is withdrawn, and the other one ends.
 		l.after(20 * time.Second)
-		l.kernel.Advertise("eth0", 30*time.Second, v6("fd00::1"), v6("fd00::2"))
+		l.kernel.Advertise("eth0", 30*time.Second, v6("fd00::2"), v6("fd00::1"))
 		l.after(20 * time.Second)
 		resolv(v4 + "nameserver fd00::1\n")
 		l.kernel.Advertise("eth0", 0, v6("fd00::1"))

@@ -60,14 +60,10 @@ func parseSaved(text string, mac netdev.MAC) dhcp.Known {
 	}
 	addr, err := netip.ParseAddr(f[0])
 	server, errServer := netip.ParseAddr(f[1])
-	if err != nil || errServer != nil || !usable(addr) || !usable(server) {
+	if err != nil || errServer != nil || !addr.Is4() || !addr.IsGlobalUnicast() || !server.Is4() || !server.IsGlobalUnicast() {
 		return dhcp.Known{}
 	}
 	return dhcp.Known{Addr: addr, Server: server}
-}
-
-func usable(a netip.Addr) bool {
-	return a.Is4() && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && a.As4()[0] < 240
 }
 
 // rememberLocked writes the address in use for the next boot, if it is time. A

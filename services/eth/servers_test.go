@@ -270,6 +270,44 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
+// The cable goes from a network with IPv6 to one without: nothing of it is left.
+func TestIPv6OfTheNetworkBefore(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	stopDHCP := dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h", "--dhcp-option=option:dns-server,10.7.0.1")
+	// It crashes, as it were: it does not say that it is gone.
+	stopRouter := radvd(t, peer, "interface srv0 { AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4; AdvDefaultLifetime 1800;\n"+
+		"prefix fd00:7::/64 {}; RDNSS fd00:7::53 { AdvRDNSSLifetime 1200; }; };\n")
+	b := start(t, root, map[string]string{"mac_address": oneMAC})
+	has := func(n api.Network) bool { return slices.Contains(n.Addresses, "fd00:7::ff:fe00:1/64") }
+	b.until(20*time.Second, "complete", func(n api.Network) bool { return n.State == "bound" && has(n) && len(n.DNS) == 2 })
+
+	peer.Run("ip", "link", "set", "srv0", "down")
+	stopDHCP()
+	stopRouter()
+	peer.Run("ip", "addr", "flush", "dev", "srv0")
+	peer.Run("ip", "addr", "add", "10.8.0.1/24", "dev", "srv0")
+	dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.8.0.50,10.8.0.60,1h", "--dhcp-option=option:dns-server,10.8.0.1")
+	if !has(b.Status()) {
+		t.Error("the address went with the cable") // else this test tests nothing
+	}
+	peer.Run("ip", "link", "set", "srv0", "up")
+	b.until(10*time.Second, "elsewhere", bound("10.8.0.0/24"))
+	b.until(10*time.Second, "with its own address only", func(n api.Network) bool {
+		return !has(n) && slices.Contains(n.Addresses, "fe80::ff:fe00:1/64") && slices.Equal(n.DNS, []string{"10.8.0.1"})
+	})
+	if got := netlab.Run(t, "ip", "-6", "route", "show", "default"); got != "" {
+		t.Errorf("routes %q", got)
+	}
+	if got := file(t, root, "proc/sys/net/ipv6/conf/eth0/accept_ra"); got != "2\n" {
+		t.Errorf("accept_ra %q", got)
+	}
+}
+
 // Another host has our IPv6 address: the kernel finds out, the status says so.
 func TestDuplicateIPv6OnTheCable(t *testing.T) {
 	if !netlab.Alone(t) {

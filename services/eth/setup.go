@@ -64,7 +64,7 @@ func (s *Service) resume(l dhcp.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opt.Log(fmt.Sprintf("%s: still %v from %v %s", s.opt.Interface, l.Addr, l.Server, term(l.Left(time.Now()))))
-	s.lease = &l
+	s.lease, s.network = &l, l.Addr.Masked()
 	s.applyLocked(leased(l))
 }
 
@@ -88,8 +88,22 @@ func (h *handler) Bound(l dhcp.Lease) {
 	if s.cur.addr != to.addr || s.cur.state != to.state || s.lease == nil || s.lease.Server != l.Server {
 		s.opt.Log(fmt.Sprintf("%s: %v from %v %s", s.opt.Interface, l.Addr, l.Server, term(l.Duration)))
 	}
+	if before := s.network; before.IsValid() && before != to.addr.Masked() {
+		s.forgetIPv6()
+	}
+	s.network = to.addr.Masked()
 	s.lease, s.conflict = &l, conflict{}
 	s.applyLocked(to)
+}
+
+// forgetIPv6 has the kernel drop the addresses and routes of the network that the
+// cable was in before, which it would else use for as long as their router said,
+// and begin anew.
+func (s *Service) forgetIPv6() {
+	name := "net/ipv6/conf/" + s.link.Name + "/disable_ipv6"
+	s.setSysctl(name, "1")
+	s.setSysctl(name, "0")
+	s.routerDNS = nil
 }
 
 // InUse implements dhcp.Handler.
