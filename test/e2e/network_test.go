@@ -1,0 +1,39 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"gwinit/internal/api"
+)
+
+// INV 13: the clock goes a year ahead and two back, and neither the lease nor the
+// process after it notices.
+func TestClockStepsAndTheLease(t *testing.T) {
+	t.Parallel()
+	m := start(t, nil)
+	shell(t, m)
+	s := await(t, m, "a lease", settled)
+	began, lease := time.Now(), s.Network.Lease
+	const year = 365 * 24 * 3600
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC).Unix()
+	for i, step := range []int64{0, year, -year} {
+		at += step
+		run(t, m, fmt.Sprintf("date -s @%d", at))
+		if i > 0 {
+			restarted := s.Network
+			run(t, m, "gwctl restart core")
+			s = await(t, m, "a lease after a restart", func(s api.Status) bool { return settled(s) && s.Network.Addresses[0] == restarted.Addresses[0] })
+		} else {
+			s = status(t, m)
+		}
+		// QEMU's server grants the lease anew when it is asked to confirm it.
+		gone := int64(time.Since(began)/time.Second) + 2
+		if n := s.Network; n == nil || n.State != "bound" || n.Lease > lease+1 || n.Lease < lease-gone {
+			t.Errorf("step %d s: %+v, had %d s of the lease %d s ago", step, n, lease, gone)
+		}
+	}
+}
