@@ -337,8 +337,8 @@ func TestSoak(t *testing.T) {
 	b := start(t, root, map[string]string{"mac_address": oneMAC})
 	b.until(10*time.Second, "bound", bound("10.7.0.0/24"))
 	for range 2 {
-		b.until(70*time.Second, "half over", func(n api.Network) bool { return n.Lease <= 61 })
-		b.until(10*time.Second, "renewed", func(n api.Network) bool { return n.State == "bound" && n.Lease > 110 })
+		b.until(70*time.Second, "half over", func(n api.Network) bool { return n.Lease <= 75 })
+		b.until(25*time.Second, "renewed", func(n api.Network) bool { return n.State == "bound" && n.Lease > 100 })
 	}
 	b.stop()
 	peer.Run("ip", "addr", "add", "10.7.0.9/32", "dev", "lo")
