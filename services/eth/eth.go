@@ -401,7 +401,9 @@ func (s *Service) moved(before, now netdev.Link, client *dhcp.Client) {
 		}
 		s.flaps.say(s.opt.Log, now.Name+": link up"+speed, changes)
 		s.mu.Lock()
-		s.guard.again = time.Now().Add(guardSettle)
+		if s.guard.moved = true; s.cur.method != "dhcp" {
+			s.guard.again = time.Now().Add(guardSettle)
+		}
 		s.doubtDNSLocked()
 		s.mu.Unlock()
 		s.opt.Changed()

@@ -935,3 +935,31 @@ func TestFlappingIsCalm(t *testing.T) {
 		}
 	})
 }
+
+// A lease is announced again where the cable went, once it is known to hold there:
+// in another network the address may be somebody's.
+func TestAnnouncedWhereTheCableWent(t *testing.T) {
+	run(t, nil, nil, func(l *lab) {
+		l.bound()
+		l.after(5 * time.Second)
+		l.cable.Sent()
+		l.net.Serve(nil)
+		l.kernel.Plug("eth0", false)
+		l.after(5 * time.Second)
+		l.kernel.Plug("eth0", true)
+		l.after(30 * time.Second)
+		if sent := l.cable.Sent(); len(sent) != 0 {
+			t.Errorf("sent %q before a server confirmed it", sent)
+		}
+		l.net.Serve(server.Answer)
+		l.after(time.Minute)
+		if sent := l.cable.Sent(); !slices.Equal(sent, []string{"announce 10.0.0.50", "announce 10.0.0.50"}) {
+			t.Errorf("sent %q", sent)
+		}
+		// A renewal is no news.
+		l.after(time.Hour)
+		if sent := l.cable.Sent(); len(sent) != 0 {
+			t.Errorf("sent %q at a renewal", sent)
+		}
+	})
+}

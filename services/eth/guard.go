@@ -12,8 +12,9 @@ import (
 	"gwinit/services/eth/dhcp"
 )
 
-// guardSettle is how long a link has to stay before its others are told and
-// asked again whose the address is.
+// guardSettle is how long a link has to stay before the others on it are asked and
+// told again whose the address is. A lease's is asked for by the DHCP client, once
+// a server has said that it holds here, too.
 const guardSettle = time.Second
 
 // conflict is another host that has an address of ours.
@@ -28,7 +29,8 @@ type guarding struct {
 	client *dhcp.Client    // nil: static
 	addr   netip.Addr      // guarded, if it is valid
 	stop   context.CancelFunc
-	again  time.Time // zero: the guard stands
+	again  time.Time // when the address is guarded anew; zero: the guard stands
+	moved  bool      // the link was away since the guard began
 }
 
 // guardLocked sees to it that the address in use, and no other, is guarded. anew
@@ -43,7 +45,7 @@ func (s *Service) guardLocked(anew bool) {
 		g.stop()
 		g.stop = nil
 	}
-	if g.addr, g.again = addr, (time.Time{}); !addr.IsValid() {
+	if g.addr, g.again, g.moved = addr, (time.Time{}), false; !addr.IsValid() {
 		return
 	}
 	ctx, stop := context.WithCancel(g.ctx)

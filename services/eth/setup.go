@@ -94,6 +94,9 @@ func (h *handler) Bound(l dhcp.Lease) {
 	s.network = to.addr.Masked()
 	s.lease, s.conflict = &l, conflict{}
 	s.applyLocked(to)
+	if s.guard.moved {
+		s.guardLocked(true)
+	}
 }
 
 // forgetIPv6 has the kernel drop the addresses and routes of the network that the

@@ -99,8 +99,7 @@ type Conn interface {
 	Close() error
 }
 
-// Opener opens a Conn that passes what other hosts say of, or ask about, addr
-// before they have it.
+// Opener opens a Conn that passes what other hosts say which have addr.
 type Opener func(addr netip.Addr) (Conn, error)
 
 // Host is the one that asks: its MAC and the way to the others.
@@ -109,16 +108,19 @@ type Host struct {
 	Open Opener
 }
 
-// Check asks whether anybody has addr, which this host does not use yet, or
-// holds already if mine. It blocks for CheckTime, or until somebody answers or
-// ctx ends.
-func (h Host) Check(ctx context.Context, addr netip.Addr, mine bool) (other netdev.MAC, used bool, err error) {
+// Check asks whether another host has addr; this one may have it. It blocks for
+// CheckTime, or until somebody answers or ctx ends.
+//
+// Who only asks whether addr is free, as it is about to take it, is no answer,
+// although RFC 5227 section 2.1.1 counts it: switches that keep track of hosts ask
+// the same way.
+func (h Host) Check(ctx context.Context, addr netip.Addr) (other netdev.MAC, used bool, err error) {
 	e, err := h.listen(addr)
 	if err != nil {
 		return other, false, err
 	}
 	defer e.close()
-	return e.check(ctx, mine)
+	return e.check(ctx)
 }
 
 // Guard announces addr, which this host uses, and watches over it until ctx
@@ -137,7 +139,7 @@ func (h Host) Guard(ctx context.Context, addr netip.Addr, check bool, tell func(
 	// What cannot be sent, as the link is down, is no failure: whoever sees
 	// the link come back starts another Guard.
 	look := func() {
-		other, used, err := e.check(ctx, true)
+		other, used, err := e.check(ctx)
 		if ctx.Err() == nil && err == nil && (used || shared) {
 			shared = used
 			tell(other, used)
@@ -161,7 +163,7 @@ func (h Host) Guard(ctx context.Context, addr netip.Addr, check bool, tell func(
 			if !ok {
 				return errDeaf
 			}
-			if !e.conflict(p, true) || time.Now().Before(deaf) {
+			if !e.conflict(p) || time.Now().Before(deaf) {
 				continue
 			}
 			_ = e.announce()
@@ -222,7 +224,7 @@ func (e *ears) close() {
 }
 
 // check sends probes and waits for who answers.
-func (e *ears) check(ctx context.Context, mine bool) (other netdev.MAC, used bool, err error) {
+func (e *ears) check(ctx context.Context) (other netdev.MAC, used bool, err error) {
 	every := time.NewTicker(probeEvery)
 	defer every.Stop()
 	for range probes {
@@ -238,7 +240,7 @@ func (e *ears) check(ctx context.Context, mine bool) (other netdev.MAC, used boo
 				if !ok {
 					return other, false, errDeaf
 				}
-				if e.conflict(p, mine) {
+				if e.conflict(p) {
 					return p.Sender, true, nil
 				}
 			case <-every.C:
@@ -249,14 +251,9 @@ func (e *ears) check(ctx context.Context, mine bool) (other netdev.MAC, used boo
 	return other, false, nil
 }
 
-// conflict tells whether p is of another host that has the address, or, unless
-// it is ours, is about to take it.
-func (e *ears) conflict(p Packet, mine bool) bool {
-	if p.Sender == e.mac {
-		return false // a switch that sends back
-	}
-	return p.SenderIP == e.addr || !mine && p.Request && p.SenderIP.IsUnspecified() && p.TargetIP == e.addr
-}
+// conflict tells whether p is of another host that has the address. What a switch
+// sends back is our own.
+func (e *ears) conflict(p Packet) bool { return p.SenderIP == e.addr && p.Sender != e.mac }
 
 // announce tells everybody whose the address is (RFC 5227 section 2.3).
 func (e *ears) announce() error {

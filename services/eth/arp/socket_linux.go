@@ -43,24 +43,20 @@ func open(l netdev.Link, addr netip.Addr) (Conn, error) {
 	return &socket{f, rc.Read, rc.Write, l}, nil
 }
 
-// filter passes ARP of other hosts that have addr, or that have no address and
-// ask for it (classic BPF over what a SOCK_DGRAM packet socket sees, which
-// starts at the ARP header).
+// filter passes ARP of other hosts that have addr (classic BPF over what a
+// SOCK_DGRAM packet socket sees, which starts at the ARP header).
 func filter(mac netdev.MAC, addr netip.Addr) []unix.SockFilter {
 	a := addr.As4()
-	ip := binary.BigEndian.Uint32(a[:])
+	ip, high, low := binary.BigEndian.Uint32(a[:]), binary.BigEndian.Uint32(mac[:4]), uint32(binary.BigEndian.Uint16(mac[4:]))
 	return []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 14},                                               // sender's address
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 3, K: ip},                                       //
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 7, K: 0},                                        //
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 24},                                               // target's address
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 5, K: ip},                                       //
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 8},                                                // sender's MAC
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 2, K: binary.BigEndian.Uint32(mac[:4])},         //
-		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 12},                                               //
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: uint32(binary.BigEndian.Uint16(mac[4:]))}, //
-		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffff},                                                         // all of it
-		{Code: unix.BPF_RET | unix.BPF_K, K: 0},                                                              // none
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 14},           // sender's address
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 5, K: ip},   //
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 8},            // sender's MAC
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 2, K: high}, //
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 12},           //
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: low},  //
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffff},                     // all of it
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},                          // none
 	}
 }
 

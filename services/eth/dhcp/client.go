@@ -110,10 +110,9 @@ type Transport interface {
 	Packet() (Conn, error)
 	// UDP sends from port 68 and receives on it.
 	UDP() (Conn, error)
-	// InUse asks the others on the link whether one of them has addr, which
-	// this host has already if held. It blocks for less than a second, or
-	// until ctx ends.
-	InUse(ctx context.Context, addr netip.Addr, held bool) (other [6]byte, used bool, err error)
+	// InUse asks the others on the link whether one of them has addr. It
+	// blocks for less than a second, or until ctx ends.
+	InUse(ctx context.Context, addr netip.Addr) (other [6]byte, used bool, err error)
 }
 
 // Conn carries DHCP messages, without headers.
@@ -578,8 +577,7 @@ func (c *Client) acked(m *dhcpv4.DHCPv4, now time.Time) {
 		c.h.Event(fmt.Sprintf("%v granted %v and had offered %v", l.Server, l.Addr.Addr(), c.offer.Addr.Addr()))
 	}
 	l.Acquired = c.askedAt
-	same := c.held && l.Addr.Addr() == c.lease.Addr.Addr()
-	if same && (c.state == Renewing || c.state == Rebinding) {
+	if c.held && l.Addr.Addr() == c.lease.Addr.Addr() && (c.state == Renewing || c.state == Rebinding) {
 		c.bind(l)
 		return
 	}
@@ -593,7 +591,7 @@ func (c *Client) acked(m *dhcpv4.DHCPv4, now time.Time) {
 	c.check = check{l, cancel, result}
 	go func() {
 		var r inUse
-		r.other, r.used, r.err = c.tr.InUse(ctx, l.Addr.Addr(), same)
+		r.other, r.used, r.err = c.tr.InUse(ctx, l.Addr.Addr())
 		result <- r
 	}()
 }

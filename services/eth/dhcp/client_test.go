@@ -530,7 +530,7 @@ func TestEveryMessageSaysTheSame(t *testing.T) {
 		l.Serve(nil)
 		sent = append(sent, l.pass(time.Hour)...) // rebind, discover
 		l.Serve(home.Answer)
-		sent = append(sent, l.pass(time.Minute)...)
+		sent = append(sent, l.pass(73 * time.Second)...)
 		l.client.Carrier(true)
 		sent = append(sent, l.pass(2*time.Second)...) // init-reboot
 		kinds := map[string]bool{}
@@ -560,7 +560,7 @@ func TestSocketTrouble(t *testing.T) {
 		l.client.Carrier(true)
 		l.expect(l.pass(5*time.Minute), nil, "event: cannot ask for an address: network is down", "no server after 10s")
 		l.Fail(nil)
-		l.pass(time.Minute)
+		l.pass(73 * time.Second)
 		if said := l.told.take(); !slices.Equal(said, []string{"bound 10.0.0.50/24"}) {
 			t.Errorf("told %q", said)
 		}

@@ -86,8 +86,8 @@ func (s Sockets) UDP() (Conn, error) {
 }
 
 // InUse implements Transport.
-func (s Sockets) InUse(ctx context.Context, addr netip.Addr, held bool) ([6]byte, bool, error) {
-	return arp.Host{MAC: s.Link.MAC, Open: arp.On(s.Link)}.Check(ctx, addr, held)
+func (s Sockets) InUse(ctx context.Context, addr netip.Addr) ([6]byte, bool, error) {
+	return arp.Host{MAC: s.Link.MAC, Open: arp.On(s.Link)}.Check(ctx, addr)
 }
 
 // socket is a Conn; the file makes a blocked Receive end at Close.

@@ -118,7 +118,7 @@ func (n *Net) UDP() (dhcp.Conn, error) { return n.newConn(true) }
 const checkTime = 450 * time.Millisecond
 
 // InUse implements dhcp.Transport.
-func (n *Net) InUse(ctx context.Context, addr netip.Addr, _ bool) ([6]byte, bool, error) {
+func (n *Net) InUse(ctx context.Context, addr netip.Addr) ([6]byte, bool, error) {
 	n.mu.Lock()
 	other, used := n.used[addr]
 	err := n.failIn
