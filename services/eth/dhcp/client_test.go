@@ -530,7 +530,7 @@ func TestEveryMessageSaysTheSame(t *testing.T) {
 		l.Serve(nil)
 		sent = append(sent, l.pass(time.Hour)...) // rebind, discover
 		l.Serve(home.Answer)
-		sent = append(sent, l.pass(73 * time.Second)...)
+		sent = append(sent, l.pass(73*time.Second)...)
 		l.client.Carrier(true)
 		sent = append(sent, l.pass(2*time.Second)...) // init-reboot
 		kinds := map[string]bool{}
