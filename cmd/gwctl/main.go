@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"gwinit/internal/applet"
+	"gwinit/internal/gwctl"
+	"gwinit/internal/gwctl/completion"
 	"gwinit/internal/gwctl/discover"
 	"gwinit/internal/gwctl/ethtune"
 	"gwinit/internal/gwctl/remote"
@@ -18,6 +20,8 @@ import (
 var version = "development"
 
 func main() {
-	a := remote.Wrap(version, discover.Command(), ethtune.Command(), symbolize.Command())
+	local := []gwctl.Local{discover.Command(), ethtune.Command(), symbolize.Command()}
+	local = append(local, completion.Command(local...))
+	a := remote.Wrap(version, local...)
 	os.Exit(a.Execute(context.Background(), applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:]))
 }

@@ -350,6 +350,14 @@ func (e *env) usageError(err error) error {
 	return applet.Usagef("%v", err)
 }
 
+// Names are the commands that gwctl has wherever it runs.
+func Names() (all []string) {
+	for _, c := range commands() {
+		all = append(all, c.name)
+	}
+	return all
+}
+
 // Has tells whether gwctl has the command wherever it runs; others are Locals of
 // the box or of a workstation.
 func Has(name string) bool {
