@@ -1,4 +1,4 @@
-//go:build !no_sshd
+//go:build !no_sshd && !ssh
 
 package main
 
@@ -7,4 +7,4 @@ import (
 	"gwinit/services/sshd"
 )
 
-func sshdApplets() applet.Table { return applet.Table{sshd.Applet()} }
+func sshdApplets() applet.Table { return applet.Table{sshd.Applet(sshd.Greeting)} }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -24,6 +23,7 @@ import (
 	"gwinit/internal/config"
 	"gwinit/internal/handoff"
 	"gwinit/internal/notify"
+	"gwinit/internal/onlink"
 	"gwinit/internal/radiolock"
 	"gwinit/internal/radiouart"
 	"gwinit/internal/tty"
@@ -86,7 +86,7 @@ func load(root string, args []string, log func(string)) (settings, error) {
 		},
 		options: Options{
 			Port: DefaultPort, Listener: -1, Log: log, Limits: DefaultLimits(),
-			Takeover: radio.Door.Takeover, Allow: radio.Door.Allow, OnLink: onLink,
+			Takeover: radio.Door.Takeover, Allow: radio.Door.Allow, OnLink: onlink.Prefixes,
 		},
 	}
 	if ms := radio.Door.ClaimMS; ms != 0 {
@@ -254,22 +254,6 @@ func (s *settings) loan() *radiolock.Loan {
 		s.options.Log("a release of the radio is forgotten: " + err.Error())
 	}
 	return l
-}
-
-// onLink returns the networks of the interfaces' addresses.
-func onLink() ([]netip.Prefix, error) {
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, err
-	}
-	var on []netip.Prefix
-	for _, a := range all {
-		// They are *net.IPNet.
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			on = append(on, p.Masked())
-		}
-	}
-	return on, nil
 }
 
 // endings are the signals that end the bridge in the orderly way: PID 1's, and

@@ -123,24 +123,6 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// The networks of this machine are its interfaces'.
-func TestOnLink(t *testing.T) {
-	on, err := onLink()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := false
-	for _, p := range on {
-		found = found || p.Contains(netip.MustParseAddr("127.0.0.1"))
-		if p != p.Masked() {
-			t.Errorf("%v is not masked", p)
-		}
-	}
-	if !found {
-		t.Errorf("no loopback in %v", on)
-	}
-}
-
 // stranger is a listening address of this machine that is neither loopback nor
 // private, added to the loopback interface for the test: what connects from it
 // to it comes from there.

@@ -21,18 +21,22 @@ import (
 )
 
 const (
-	// maxSessions is bounded by memory.
-	maxSessions = 8
 	// idleTime is how long the process waits for another session. It is more
 	// than what PID 1 takes for an end that came too soon (10 s).
 	idleTime = 20 * time.Second
-	// logEvery bounds the log: who connects again and again gets a line a
-	// second.
+	// logEvery bounds what strangers can have logged: a line a second.
 	logEvery = time.Second
+	// niceness keeps the box usable while strangers have this process compute
+	// keys. What runs in a session does not have it.
+	niceness = 5
 )
 
+// Sessions makes what serves connections, most of them at a time. log takes an
+// event, one line, noise one that anybody can cause.
+type Sessions func(log, noise func(string)) (session func(ctx context.Context, c net.Conn), most int, err error)
+
 // Applet returns the service's command.
-func Applet() applet.Applet {
+func Applet(sessions Sessions) applet.Applet {
 	return applet.Applet{
 		Name: "sshd", Group: applet.Service, Summary: "SSH sessions",
 		Usage: `sshd
@@ -44,12 +48,12 @@ waits; it takes no options, and ends when there was none for a while.`,
 			}
 			ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM)
 			defer stop()
-			return run(ctx, limited(logEvery, func(line string) { fmt.Fprintln(std.Err, line) }))
+			return run(ctx, sessions, func(line string) { fmt.Fprintln(std.Err, line) })
 		},
 	}
 }
 
-func run(ctx context.Context, log func(string)) error {
+func run(ctx context.Context, sessions Sessions, log func(string)) error {
 	conn, err := notify.FromEnv()
 	if err != nil {
 		return err
@@ -69,10 +73,17 @@ func run(ctx context.Context, log func(string)) error {
 	if !ok {
 		return fmt.Errorf("use the socket of sessions: it is a %T", l)
 	}
+	// The group is this process's own. It is a matter of speed only.
+	_ = unix.Setpriority(unix.PRIO_PGRP, 0, niceness)
+	session, most, err := sessions(log, limited(logEvery, log))
+	if err != nil {
+		l.Close()
+		return err
+	}
 	if err := conn.Ready(""); err != nil {
 		return err
 	}
-	s := Server{Session: greeting(log), Max: maxSessions, Idle: idleTime, Log: log}
+	s := Server{Session: session, Max: most, Idle: idleTime, Log: limited(logEvery, log)}
 	return s.Serve(ctx, u)
 }
 

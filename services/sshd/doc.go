@@ -5,8 +5,9 @@
 // handoff); one process has all sessions, is started by PID 1 when the first
 // one waits, and ends by itself when there was none for a while.
 //
-// Server knows nothing of SSH: what a session is, is Server.Session. The one
-// that is there, greeting, is honest about itself: it exchanges the
+// The package knows nothing of SSH: what a session is, is given as Sessions.
+// That of sub-package server is the real one. The one that is here, Greeting, is
+// for a build without it and honest about itself: it exchanges the
 // identification lines of RFC 4253, 4.2, and ends. It has no keys, offers no
 // algorithm and lets nobody in (INV 7).
 package sshd

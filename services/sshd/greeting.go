@@ -24,6 +24,15 @@ const (
 
 var errIdentification = errors.New("it sent no SSH identification line")
 
+// greetings is how many of them there are at a time.
+const greetings = 8
+
+// Greeting is the Sessions of a build without SSH: it says who is here and
+// ends.
+func Greeting(_, noise func(string)) (func(ctx context.Context, c net.Conn), int, error) {
+	return greeting(noise), greetings, nil
+}
+
 // greeting is a session that says who is here and ends.
 func greeting(log func(string)) func(ctx context.Context, c net.Conn) {
 	return func(ctx context.Context, c net.Conn) {

@@ -29,7 +29,7 @@ const patience = 10 * time.Second
 // TestMain is also the service.
 func TestMain(m *testing.M) {
 	if os.Getenv("SSHD_CHILD") != "" {
-		a := Applet()
+		a := Applet(Greeting)
 		os.Exit(a.Execute(context.Background(), applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:]))
 	}
 	os.Exit(m.Run())
@@ -341,7 +341,7 @@ func TestService(t *testing.T) {
 }
 
 func TestRunByHand(t *testing.T) {
-	if err := run(t.Context(), func(string) {}); err == nil || !strings.Contains(err.Error(), "gwinit starts this") {
+	if err := run(t.Context(), Greeting, func(string) {}); err == nil || !strings.Contains(err.Error(), "gwinit starts this") {
 		t.Error(err)
 	}
 }

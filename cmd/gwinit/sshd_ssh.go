@@ -1,0 +1,13 @@
+//go:build !no_sshd && ssh
+
+package main
+
+import (
+	"gwinit/internal/applet"
+	"gwinit/services/sshd"
+	"gwinit/services/sshd/server"
+)
+
+func sshdApplets() applet.Table {
+	return applet.Table{sshd.Applet(server.Sessions), server.Passwd()}
+}

@@ -1,0 +1,135 @@
+//go:build linux
+
+package server
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// A private key of dropbear is a sequence of the SSH protocol's own data types
+// (RFC 4251, 5): the name of the key's type, then
+//
+//	ssh-ed25519          string of 64 bytes: seed, public key
+//	ecdsa-sha2-nistpN    string curve, string point, mpint scalar
+//	ssh-rsa              mpint e, n, d, p, q
+//
+// as dropbear's signkey.c, ed25519.c, ecdsa.c and rsa.c write them.
+
+var errKeyForm = errors.New("not a private key in dropbear's form")
+
+// maxRSABits bounds what a signature costs: 4096 bits take the gateway's CPU
+// some seconds as it is.
+const maxRSABits = 4096
+
+// parseDropbear reads a private key that dropbearkey made.
+func parseDropbear(file []byte) (ssh.Signer, error) {
+	r := wireReader{b: file}
+	switch name := string(r.string()); name {
+	case ssh.KeyAlgoED25519:
+		pair := r.string()
+		if !r.ended() || len(pair) != ed25519.PrivateKeySize {
+			return nil, errKeyForm
+		}
+		key := ed25519.NewKeyFromSeed(pair[:ed25519.SeedSize])
+		if !bytes.Equal(key, pair) {
+			return nil, fmt.Errorf("%w: its two halves are of different keys", errKeyForm)
+		}
+		return ssh.NewSignerFromKey(key)
+	case ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521:
+		curve := map[string]elliptic.Curve{"nistp256": elliptic.P256(), "nistp384": elliptic.P384(), "nistp521": elliptic.P521()}[string(r.string())]
+		point, scalar := r.string(), r.mpint()
+		if !r.ended() || curve == nil {
+			return nil, errKeyForm
+		}
+		size := (curve.Params().N.BitLen() + 7) / 8
+		if scalar.BitLen() > 8*size {
+			return nil, errKeyForm
+		}
+		key, err := ecdsa.ParseRawPrivateKey(curve, scalar.FillBytes(make([]byte, size)))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errKeyForm, err)
+		}
+		if public, err := key.PublicKey.Bytes(); err != nil || !bytes.Equal(public, point) {
+			return nil, fmt.Errorf("%w: its two halves are of different keys", errKeyForm)
+		}
+		s, err := ssh.NewSignerFromKey(key)
+		if err == nil && s.PublicKey().Type() != name {
+			return nil, errKeyForm
+		}
+		return s, err
+	case ssh.KeyAlgoRSA:
+		e, n, d, p, q := r.mpint(), r.mpint(), r.mpint(), r.mpint(), r.mpint()
+		if !r.ended() || !e.IsInt64() || e.Int64() > 1<<31-1 || n.BitLen() > maxRSABits {
+			return nil, errKeyForm
+		}
+		key := &rsa.PrivateKey{PublicKey: rsa.PublicKey{N: n, E: int(e.Int64())}, D: d, Primes: []*big.Int{p, q}}
+		if err := key.Validate(); err != nil {
+			return nil, fmt.Errorf("%w: %w", errKeyForm, err)
+		}
+		key.Precompute()
+		s, err := ssh.NewSignerFromKey(key)
+		if err != nil {
+			return nil, err
+		}
+		a, ok := s.(ssh.AlgorithmSigner)
+		if !ok {
+			return nil, errKeyForm
+		}
+		// Never SHA-1, which the plain name ssh-rsa stands for.
+		return ssh.NewSignerWithAlgorithms(a, []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256})
+	case "":
+		return nil, errKeyForm
+	default:
+		return nil, fmt.Errorf("%w, or of a type that is not used here: %.32q", errKeyForm, name)
+	}
+}
+
+// dropbearED25519 is key as dropbear keeps it.
+func dropbearED25519(key ed25519.PrivateKey) []byte {
+	b := appendString(nil, []byte(ssh.KeyAlgoED25519))
+	return appendString(b, key)
+}
+
+func appendString(b, s []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(s)))
+	return append(b, s...)
+}
+
+// wireReader reads data types of RFC 4251, 5. After a fault it returns nothing
+// but zeros, and ended is false.
+type wireReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *wireReader) string() []byte {
+	if len(r.b) < 4 || uint64(binary.BigEndian.Uint32(r.b)) > uint64(len(r.b)-4) {
+		r.bad, r.b = true, nil
+		return nil
+	}
+	n := binary.BigEndian.Uint32(r.b)
+	s := r.b[4 : 4+n]
+	r.b = r.b[4+n:]
+	return s
+}
+
+// mpint reads a number that is not negative.
+func (r *wireReader) mpint() *big.Int {
+	s := r.string()
+	if len(s) > 0 && s[0]&0x80 != 0 {
+		r.bad = true
+	}
+	return new(big.Int).SetBytes(s)
+}
+
+func (r *wireReader) ended() bool { return !r.bad && len(r.b) == 0 }
