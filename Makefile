@@ -34,7 +34,9 @@ GCFLAGS  ?= -gcflags=all=-d=inlbudget=30,regpick=1 $(HOT:%=-gcflags=%=-d=inlbudg
 # build ID has the go command link anew each time: it does not know the list.
 STRIP    := -s -w -buildid= -noinltree
 LDFLAGS  := $(STRIP) -order=$(CURDIR)/toolchain/rlx/boot.order -X main.version=$(VERSION)
-MIPS_BUILD := -trimpath -buildvcs=false $(GCFLAGS)
+# TAGS=ssh: with the SSH server (docs/size.md).
+TAGS     ?=
+MIPS_BUILD := -trimpath -buildvcs=false $(if $(TAGS),-tags '$(TAGS)') $(GCFLAGS)
 BUILD    := go build -trimpath -buildvcs=false
 FUZZTIME ?= 10s
 GOTOOL   := go tool -modfile=tools/go.mod
@@ -79,7 +81,7 @@ image: ## build/rootfs.bin and build/userdata.bin (BOARD=emulated, lidl, sengled
 	@test/deps/deps.sh image
 	@$(MAKE) --no-print-directory gw
 	go run ./rootfs/size -check $(OUT)/gw
-	go run ./rootfs/mkimage -gw $(OUT)/gw -out $(OUT) -version '$(VERSION)' -applets "$$(go run ./cmd/gwinit -list)"
+	go run ./rootfs/mkimage -gw $(OUT)/gw -out $(OUT) -version '$(VERSION)' -applets "$$(go run $(if $(TAGS),-tags '$(TAGS)') ./cmd/gwinit -list)"
 
 .PHONY: size
 size: image ## what each part of the binary costs in the 2 MiB rootfs

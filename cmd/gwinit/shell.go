@@ -7,4 +7,4 @@ import (
 	"gwinit/internal/shell"
 )
 
-func shellApplets() applet.Table { return applet.Table{shell.Applet(names)} }
+func shellApplets() applet.Table { return applet.Table{shell.Applet(names, notice)} }

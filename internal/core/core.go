@@ -57,10 +57,11 @@ type watcher interface {
 func Applet(version string) applet.Applet {
 	return applet.Applet{
 		Name: "core", Group: applet.Service,
-		Summary: "the rarely active services in one process: eth, netwatch, mdns, clock",
+		Summary: "the rarely active services in one process: eth, netwatch, mdns, clock, SSH's port",
 		Usage: `core
 Brings the network up, keeps it up, watches whether anybody answers, announces
-the gateway and keeps the clock by time servers. gwinit starts it; it takes no options.`,
+the gateway, keeps the clock by time servers and hands SSH connections to sshd.
+gwinit starts it; it takes no options.`,
 		Run: func(ctx context.Context, _ applet.IO, args []string) error {
 			if len(args) > 0 {
 				return applet.Usagef("core takes no arguments")
@@ -95,7 +96,8 @@ func run(ctx context.Context, version string) error {
 	defer cancel()
 	tune := newTuner()
 	mdns := newMDNS(version, os.Getenv(api.EnvBootMode))
-	services := []func(context.Context) error{net.Run, tune.Run, watch.Run, mdns.Run, clock.Run}
+	port := newSSHPort(conn, func(line string) { fmt.Fprintln(os.Stderr, line) })
+	services := []func(context.Context) error{net.Run, tune.Run, watch.Run, mdns.Run, clock.Run, port}
 	ended := make(chan error, len(services)+1)
 	for _, run := range services {
 		go func() { ended <- run(ctx) }()

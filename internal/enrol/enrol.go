@@ -69,9 +69,9 @@ func (w Window) Left() time.Duration { return max(0, w.until-w.now) }
 func (w Window) String() string {
 	switch {
 	case w.code == "":
-		return "no code was made since the last boot, since there is a key already"
+		return "there is a key already, or no code was made since the last boot"
 	case w.tries <= 0:
-		return "too many wrong codes were given since the last boot"
+		return "the code of this boot was used up"
 	case w.now >= w.until:
 		return "the time for it is over; switch the gateway off and on"
 	}
@@ -99,29 +99,45 @@ func Needed(root string) bool {
 	return true
 }
 
-// Begin makes a code, which it returns, and opens the window. random is read
-// once.
-func Begin(root string, random io.Reader) (code string, err error) {
+// ErrMade is a second code in one boot.
+var ErrMade = errors.New("there was a code already since the last boot")
+
+// Begin makes a code and opens the window, once in a boot. random is read once.
+func Begin(root string, random io.Reader) error {
+	path := filepath.Join(root, file)
+	if _, err := os.Lstat(path); err == nil {
+		return ErrMade
+	}
 	var b [codeLen]byte
 	if _, err := io.ReadFull(random, b[:]); err != nil {
-		return "", fmt.Errorf("make a setup code: %w", err)
+		return fmt.Errorf("make a setup code: %w", err)
 	}
 	for i := range b {
 		b[i] = alphabet[b[i]%byte(len(alphabet))] // 256 is a multiple of it
 	}
-	w := Window{code: string(b[:]), until: uptime() + Lasts, tries: Tries}
-	path := filepath.Join(root, file)
+	w := Window{code: string(b[:]), until: Uptime() + Lasts, tries: Tries}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return "", fmt.Errorf("make a setup code: %w", err)
+		return fmt.Errorf("make a setup code: %w", err)
 	}
 	if err := atomicfile.Write(path, w.text(), 0o600); err != nil {
-		return "", fmt.Errorf("make a setup code: %w", err)
+		return fmt.Errorf("make a setup code: %w", err)
 	}
-	return w.code[:4] + "-" + w.code[4:], nil
+	return nil
 }
 
-// Look reads how it is.
+// Code is the code as it is shown; empty where none is taken.
+func (w Window) Code() string {
+	if !w.Open() {
+		return ""
+	}
+	return w.code[:4] + "-" + w.code[4:]
+}
+
+// Look reads how it is. Once there is a key, there is no window.
 func Look(root string) Window {
+	if !Needed(root) {
+		return Window{}
+	}
 	b, _ := os.ReadFile(filepath.Join(root, file)) // none: no window
 	return read(b)
 }
@@ -132,7 +148,7 @@ func Try(root, code string) error {
 	var result error
 	err := atomicfile.Update(filepath.Join(root, file), 0o600, func(old []byte, there bool) ([]byte, error) {
 		w := read(old)
-		if !there || !w.Open() {
+		if !there || !w.Open() || !Needed(root) {
 			result = ErrClosed
 			return old, ErrClosed
 		}
@@ -167,7 +183,12 @@ func Add(root, line string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Remove(filepath.Join(root, file))
+	// It stays, closed, so that no other code is made in this boot.
+	return atomicfile.Update(filepath.Join(root, file), 0o600, func(old []byte, _ bool) ([]byte, error) {
+		w := read(old)
+		w.tries = 0
+		return w.text(), nil
+	})
 }
 
 // plain is a code as it is compared, however it was typed.
@@ -197,11 +218,11 @@ func read(b []byte) Window {
 	if err1 != nil || err2 != nil {
 		return Window{}
 	}
-	return Window{code: f[0], until: time.Duration(until), tries: tries, now: uptime()}
+	return Window{code: f[0], until: time.Duration(until), tries: tries, now: Uptime()}
 }
 
-// uptime is a clock that two processes share and nobody sets (INV 13).
-func uptime() time.Duration {
+// Uptime is a clock that processes share and nobody sets (INV 13).
+func Uptime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
 		return 1<<63 - 1 // which ends every window; it cannot be

@@ -15,11 +15,10 @@ import (
 func begin(t *testing.T) (root, code string) {
 	t.Helper()
 	root = t.TempDir()
-	code, err := Begin(root, bytes.NewReader([]byte{0, 1, 23, 31, 32, 255, 24, 64}))
-	if err != nil {
+	if err := Begin(root, bytes.NewReader([]byte{0, 1, 23, 31, 32, 255, 24, 64})); err != nil {
 		t.Fatal(err)
 	}
-	return root, code
+	return root, Look(root).Code()
 }
 
 func TestCode(t *testing.T) {
@@ -40,7 +39,10 @@ func TestCode(t *testing.T) {
 			t.Errorf("%q: %v", typed, err)
 		}
 	}
-	if _, err := Begin(root, strings.NewReader("short")); err == nil {
+	if err := Begin(root, strings.NewReader("12345678")); !errors.Is(err, ErrMade) {
+		t.Errorf("a second code: %v", err)
+	}
+	if err := Begin(t.TempDir(), strings.NewReader("short")); err == nil {
 		t.Error("a code of too little")
 	}
 }
@@ -55,7 +57,7 @@ func TestTries(t *testing.T) {
 	if err := Try(root, code); !errors.Is(err, ErrClosed) {
 		t.Errorf("the right one after %d wrong ones: %v", Tries, err)
 	}
-	if w := Look(root); w.Open() || !strings.Contains(w.String(), "too many wrong") {
+	if w := Look(root); w.Open() || !strings.Contains(w.String(), "used up") {
 		t.Error(w)
 	}
 }
@@ -100,6 +102,9 @@ func TestAdd(t *testing.T) {
 	}
 	if err := Try(root, code); !errors.Is(err, ErrClosed) {
 		t.Errorf("a second key by the same code: %v", err)
+	}
+	if err := Begin(root, strings.NewReader("12345678")); !errors.Is(err, ErrMade) {
+		t.Errorf("another code in the same boot: %v", err)
 	}
 	path := filepath.Join(root, keysFile)
 	if err := os.WriteFile(path, []byte("# a comment"), 0o600); err != nil {

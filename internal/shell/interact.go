@@ -84,6 +84,7 @@ type editor struct {
 	history history
 	rest    []byte
 	err     error
+	enter   bool // the last line was empty
 }
 
 func (e *editor) reset(p *syntax.Parser) { e.parser, e.rest, e.err = p, nil, nil }
@@ -125,6 +126,12 @@ func (e *editor) line() (string, error) {
 	}
 	s.tty.makeRaw()
 	defer s.tty.restore()
+	if e.enter {
+		e.enter = false
+		s.tty.restore()
+		s.notify()
+		s.tty.makeRaw()
+	}
 	keys := &keyboard{tty: s.tty}
 	ed := term.NewTerminal(keys, prompt)
 	ed.History = &e.history
@@ -141,6 +148,7 @@ func (e *editor) line() (string, error) {
 	if errors.Is(err, term.ErrPasteIndicator) {
 		err = nil
 	}
+	e.enter = line == "" && err == nil && !e.parser.Incomplete()
 	if errors.Is(err, errInterrupted) {
 		fmt.Fprint(s.tty, "^C\r\n")
 	}

@@ -46,8 +46,9 @@ const motd = "gw lists the commands, gwctl status shows the gateway."
 
 // Applet returns the applet `sh`. names is asked, once per shell, for the
 // commands of this binary: they run as /proc/self/exe with their name as
-// argv[0], ahead of what PATH holds.
-func Applet(names func() []string) applet.Applet {
+// argv[0], ahead of what PATH holds. notice is what a login shell says at its
+// start, and again whenever an empty line is typed; empty: nothing.
+func Applet(names func() []string, notice func() string) applet.Applet {
 	return applet.Applet{
 		Name: "sh", Group: applet.Process, Summary: "the shell", Usage: usage,
 		Run: func(ctx context.Context, std applet.IO, args []string) error {
@@ -56,7 +57,7 @@ func Applet(names func() []string) applet.Applet {
 				return err
 			}
 			o.login = o.login || strings.HasPrefix(os.Args[0], "-")
-			o.names = names()
+			o.names, o.notice = names(), notice
 			o.self = "/proc/self/exe"
 			return run(ctx, std, o)
 		},
@@ -75,8 +76,9 @@ type options struct {
 	interactive bool
 	stdin       bool
 
-	names []string // applets
-	self  string   // the program that holds them
+	names  []string // applets
+	self   string   // the program that holds them
+	notice func() string
 }
 
 func parseArgs(args []string) (options, error) {
@@ -135,6 +137,7 @@ type shell struct {
 	jobs   jobs
 	tty    *tty // nil: not interactive
 	status int  // $? of the last statement
+	notice func() string
 
 	isJob   bool     // this shell is a background statement of another
 	pid     string   // $$
@@ -170,10 +173,22 @@ func run(ctx context.Context, std applet.IO, o options) error {
 	case s.tty != nil:
 		if o.login {
 			fmt.Fprintln(std.Out, motd)
+			s.notice = o.notice
+			s.notify()
 		}
 		return s.interact(ctx)
 	default:
 		return s.runLines(ctx, std.In)
+	}
+}
+
+// notify says what there is to say to whoever sits at a login shell.
+func (s *shell) notify() {
+	if s.notice == nil {
+		return
+	}
+	if text := s.notice(); text != "" {
+		fmt.Fprintln(s.std.Out, text)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 // the shell finds them as /proc/self/exe with argv[0].
 func table() applet.Table {
 	return applet.Table{
-		Applet(names),
+		Applet(names, func() string { return os.Getenv("NOTICE") }),
 		{Name: "args", Run: func(_ context.Context, std applet.IO, args []string) error {
 			fmt.Fprintf(std.Out, "%q\n", args)
 			return nil
@@ -252,7 +252,7 @@ func (c *console) awaitCooked() {
 	}
 }
 
-func startConsole(t *testing.T, argv0 string, attr *syscall.SysProcAttr) *console {
+func startConsole(t *testing.T, argv0 string, attr *syscall.SysProcAttr, env ...string) *console {
 	t.Helper()
 	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -279,7 +279,7 @@ func startConsole(t *testing.T, argv0 string, attr *syscall.SysProcAttr) *consol
 	c.cmd = exec.Command("/proc/self/exe")
 	c.cmd.Args[0] = argv0
 	c.cmd.Dir = "/"
-	c.cmd.Env = []string{"HOME=/root", "TERM=vt100"}
+	c.cmd.Env = append([]string{"HOME=/root", "TERM=vt100"}, env...)
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = pts, pts, pts
 	c.cmd.SysProcAttr = attr
 	if err := c.cmd.Start(); err != nil {
@@ -366,6 +366,29 @@ func TestLogin(t *testing.T) {
 	c.send("exit 5\r")
 	if got := c.exitStatus(); got != 5 {
 		t.Errorf("exit status %d, want 5", got)
+	}
+}
+
+// What there is to say is said at a login and at an empty line, and not in the
+// output of anything.
+func TestNotice(t *testing.T) {
+	c := startConsole(t, "-sh", newSession(), "NOTICE=mind the gap")
+	if got := c.expect(prompt); !strings.HasPrefix(got, motd+"\r\nmind the gap\r\n") {
+		t.Errorf("greeting %q", got)
+	}
+	if got := c.run("echo a"); !strings.HasPrefix(got, "a\n") || strings.Contains(got, "gap") {
+		t.Errorf("behind a command: %q", got)
+	}
+	c.send("\r")
+	if got := c.expect(prompt); !strings.Contains(got, "\r\nmind the gap\r\n") {
+		t.Errorf("behind an empty line: %q", got)
+	}
+	if got := c.run("echo b"); strings.Contains(got, "gap") {
+		t.Errorf("behind a command: %q", got)
+	}
+	c = startConsole(t, "sh", newSession(), "NOTICE=mind the gap")
+	if got := c.expect(prompt); strings.Contains(got, "gap") {
+		t.Errorf("no login shell, and says %q", got)
 	}
 }
 

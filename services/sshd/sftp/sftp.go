@@ -7,9 +7,6 @@
 // It is for root: paths are taken as they are. What it bounds is memory: its
 // own (a packet, a few open files), and that of the box, whose /tmp, /run and
 // /var are RAM without a limit of the kernel's.
-//
-// github.com/pkg/sftp costs 100 KiB of flash more, and starts eight goroutines
-// with buffers of 256 KiB for each client.
 package sftp
 
 import (
@@ -629,7 +626,8 @@ func inRAM(f *os.File) bool {
 	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
 		return true
 	}
-	return st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC
+	kind := uint32(st.Type) // it is signed on the gateway, where ramfs' is negative
+	return kind == unix.TMPFS_MAGIC || kind == unix.RAMFS_MAGIC
 }
 
 // available is MemAvailable of /proc/meminfo.

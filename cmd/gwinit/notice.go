@@ -1,0 +1,24 @@
+//go:build !no_shell && ssh
+
+package main
+
+import (
+	"os"
+	"strconv"
+
+	"gwinit/internal/enrol"
+)
+
+// notice is how a gateway that nobody may log in to is set up, for who is at
+// its serial console.
+func notice() string {
+	if os.Getenv("SSH_CONNECTION") != "" {
+		return ""
+	}
+	w := enrol.Look("/")
+	if !w.Open() {
+		return ""
+	}
+	return "Nobody may log in by SSH yet. Within " + strconv.Itoa(int(w.Left().Minutes())+1) + " min, on your computer: ssh setup@GATEWAY\n" +
+		"It asks for this code, and lets your key in for good: " + w.Code()
+}

@@ -1,0 +1,5 @@
+//go:build !no_shell && !ssh
+
+package main
+
+func notice() string { return "" }
