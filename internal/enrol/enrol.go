@@ -11,7 +11,6 @@
 package enrol
 
 import (
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -152,7 +151,7 @@ func Try(root, code string) error {
 			result = ErrClosed
 			return old, ErrClosed
 		}
-		if subtle.ConstantTimeCompare([]byte(plain(code)), []byte(w.code)) == 1 {
+		if same(plain(code), w.code) {
 			return old, nil
 		}
 		w.tries--
@@ -189,6 +188,19 @@ func Add(root, line string) error {
 		w.tries = 0
 		return w.text(), nil
 	})
+}
+
+// same compares in a time that does not depend on where the two differ.
+// (crypto/subtle is for the SSH service alone: core has no other crypto.)
+func same(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	var differ byte
+	for i := range len(a) {
+		differ |= a[i] ^ b[i]
+	}
+	return differ == 0
 }
 
 // plain is a code as it is compared, however it was typed.

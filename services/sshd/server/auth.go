@@ -166,12 +166,15 @@ func (l *login) enrol(key ssh.PublicKey, ask ssh.KeyboardInteractiveChallenge) (
 }
 
 // wait is the delay of an address that fails again and again.
-func (l *login) wait() {
-	t := time.NewTimer(l.s.gate.fail(l.from))
+func (l *login) wait() { l.s.o.pause(l.ctx, l.s.gate.fail(l.from)) }
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-l.ctx.Done():
+	case <-ctx.Done():
 	}
 }
 

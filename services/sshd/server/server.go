@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +38,9 @@ const (
 // log in, those that have, and as many that are on their way out.
 const MaxConnections = maxPending + 2*maxOpen
 
+// maxReason bounds what is logged of why a login did not come about, in bytes.
+const maxReason = 200
+
 // maxChannels bounds the channels of one connection, in each of which the
 // library holds up to 2 MiB for somebody who does not read.
 const maxChannels = 8
@@ -51,6 +55,8 @@ type Options struct {
 	OnLink func() ([]netip.Prefix, error)
 	// Log takes an event, one line; Noise one that strangers can cause.
 	Log, Noise func(string)
+
+	pause func(ctx context.Context, d time.Duration) // nil: pause
 }
 
 // Server has the host's keys and the state that sessions share.
@@ -74,6 +80,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Random == nil {
 		o.Random = systemRandom()
+	}
+	if o.pause == nil {
+		o.pause = pause
 	}
 	keys, err := hostKeys(o.Root, o.Random, o.Log)
 	if err != nil {
@@ -116,7 +125,11 @@ func (s *Server) Session(ctx context.Context, c net.Conn) {
 		if l.tried {
 			s.gate.fail(from)
 		}
-		s.o.Noise("connection from " + peer + " ended before a login: " + err.Error())
+		why := err.Error()
+		if len(why) > maxReason { // it may quote what the peer sent
+			why = strings.ToValidUTF8(why[:maxReason], "") + "..."
+		}
+		s.o.Noise("connection from " + peer + " ended before a login: " + why)
 		return
 	}
 	defer conn.Close()

@@ -94,6 +94,7 @@ func newBox(t testing.TB, change ...func(*Options)) *box {
 		t.Fatal(err)
 	}
 	o := Options{Root: b.root, Program: self, Log: b.log, Noise: b.log, Control: filepath.Join(b.root, "control.sock")}
+	o.pause = func(context.Context, time.Duration) {} // TestGateDelays has them
 	for _, f := range change {
 		f(&o)
 	}
@@ -151,15 +152,29 @@ func line(s ssh.Signer) string { return string(ssh.MarshalAuthorizedKey(s.Public
 // dial logs in.
 func (b *box) dial(name string, auth ...ssh.AuthMethod) (*ssh.Client, string, error) {
 	b.t.Helper()
+	return b.dialFrom("127.0.0.1", name, auth...)
+}
+
+// dialFrom logs in from one of this machine's addresses.
+func (b *box) dialFrom(from, name string, auth ...ssh.AuthMethod) (*ssh.Client, string, error) {
+	b.t.Helper()
+	d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	raw, err := d.Dial("tcp", b.addr)
+	if err != nil {
+		return nil, "", err
+	}
 	var banner strings.Builder
-	c, err := ssh.Dial("tcp", b.addr, &ssh.ClientConfig{
+	conn, channels, requests, err := ssh.NewClientConn(raw, b.addr, &ssh.ClientConfig{
 		User: name, Auth: auth, Timeout: patience, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
 		BannerCallback: func(m string) error { banner.WriteString(m); return nil },
 	})
-	if err == nil {
-		b.t.Cleanup(func() { c.Close() })
+	if err != nil {
+		raw.Close()
+		return nil, banner.String(), err
 	}
-	return c, banner.String(), err
+	c := ssh.NewClient(conn, channels, requests)
+	b.t.Cleanup(func() { c.Close() })
+	return c, banner.String(), nil
 }
 
 func (b *box) mustDial(name string, auth ...ssh.AuthMethod) *ssh.Client {

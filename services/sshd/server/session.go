@@ -114,8 +114,7 @@ func (s *session) request(ctx context.Context, r *ssh.Request, started bool, ran
 		ok = !started && p.ended()
 		start = s.program(command)
 	case "subsystem":
-		name := string(p.string())
-		command := map[string]string{"sftp": sftpCommand, controlCommand: controlCommand}[name]
+		command := subsystem(string(p.string()))
 		ok = !started && p.ended() && command != ""
 		start = s.program(command)
 	}
@@ -137,6 +136,17 @@ func (s *session) request(ctx context.Context, r *ssh.Request, started bool, ran
 		ran <- err
 	}()
 	return true
+}
+
+// subsystem is the command that stands for a subsystem; empty: there is no such.
+func subsystem(name string) string {
+	switch name {
+	case "sftp":
+		return sftpCommand
+	case controlCommand:
+		return controlCommand
+	}
+	return ""
 }
 
 // program returns what runs a command, or a login shell. It returns an exit
@@ -368,9 +378,19 @@ var signals = [...]struct {
 	name   string
 	number syscall.Signal
 }{
-	{"ABRT", unix.SIGABRT}, {"ALRM", unix.SIGALRM}, {"FPE", unix.SIGFPE}, {"HUP", unix.SIGHUP}, {"ILL", unix.SIGILL},
-	{"INT", unix.SIGINT}, {"KILL", unix.SIGKILL}, {"PIPE", unix.SIGPIPE}, {"QUIT", unix.SIGQUIT}, {"SEGV", unix.SIGSEGV},
-	{"TERM", unix.SIGTERM}, {"USR1", unix.SIGUSR1}, {"USR2", unix.SIGUSR2},
+	{"ABRT", unix.SIGABRT},
+	{"ALRM", unix.SIGALRM},
+	{"FPE", unix.SIGFPE},
+	{"HUP", unix.SIGHUP},
+	{"ILL", unix.SIGILL},
+	{"INT", unix.SIGINT},
+	{"KILL", unix.SIGKILL},
+	{"PIPE", unix.SIGPIPE},
+	{"QUIT", unix.SIGQUIT},
+	{"SEGV", unix.SIGSEGV},
+	{"TERM", unix.SIGTERM},
+	{"USR1", unix.SIGUSR1},
+	{"USR2", unix.SIGUSR2},
 }
 
 // signal sends one to the program's group.
