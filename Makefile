@@ -76,12 +76,13 @@ gwctl: | build ## build the workstation's gwctl, build/gwctl
 
 # One image is for every board: which one it runs on is found at run time.
 .PHONY: image
-image: ## build/rootfs.bin and build/userdata.bin (BOARD=emulated, lidl, sengled-e39-g8c)
+image: ## build/rootfs.bin and build/userdata.bin (BOARD=emulated, lidl, sengled-e39-g8c; SSH_KEY=FILE)
 	@case '$(BOARD)' in emulated|lidl|sengled-e39-g8c) ;; *) echo 'make image BOARD=$(BOARD): no such board; emulated, lidl or sengled-e39-g8c (one image is for all three)' >&2; exit 2;; esac
+	@$(if $(SSH_KEY),case ',$(TAGS),' in *,ssh,*) ;; *) echo 'make image SSH_KEY=...: the image has SSH with TAGS=ssh only (docs/size.md)' >&2; exit 2;; esac)
 	@test/deps/deps.sh image
 	@$(MAKE) --no-print-directory gw
 	go run ./rootfs/size -check $(OUT)/gw
-	go run ./rootfs/mkimage -gw $(OUT)/gw -out $(OUT) -version '$(VERSION)' -applets "$$(go run $(if $(TAGS),-tags '$(TAGS)') ./cmd/gwinit -list)"
+	go run ./rootfs/mkimage -gw $(OUT)/gw -out $(OUT) $(if $(SSH_KEY),-ssh-key '$(SSH_KEY)') -version '$(VERSION)' -applets "$$(go run $(if $(TAGS),-tags '$(TAGS)') ./cmd/gwinit -list)"
 
 .PHONY: size
 size: image ## what each part of the binary costs in the 2 MiB rootfs

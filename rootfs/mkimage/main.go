@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"gwinit/internal/mtdimage"
+	"gwinit/services/sshd/server"
 )
 
 func main() {
@@ -30,9 +31,10 @@ func main() {
 		skeleton = flag.String("skeleton", "rootfs/skeleton", "`folder` with rootfs/ and userdata/ as they are laid down")
 		version  = flag.String("version", "", "version `text` for /etc/gw-release")
 		block    = flag.String("block", "128K", "squashfs block `size`")
+		sshKey   = flag.String("ssh-key", "", "`file` with who may log in by SSH, in the form of authorized_keys")
 	)
 	flag.Parse()
-	if err := run(*gw, strings.Fields(*applets), *out, *skeleton, *version, *block); err != nil {
+	if err := run(*gw, strings.Fields(*applets), *out, *skeleton, *version, *block, *sshKey); err != nil {
 		fmt.Fprintln(os.Stderr, "mkimage:", err)
 		os.Exit(1)
 	}
@@ -51,7 +53,7 @@ var deviceNodes = []string{
 	"/dev/zero c 666 0 0 1 5",
 }
 
-func run(gw string, applets []string, out, skeleton, version, block string) error {
+func run(gw string, applets []string, out, skeleton, version, block, sshKey string) error {
 	if version == "" || len(applets) == 0 {
 		return errors.New("-version and -applets are needed; `make image` gives both")
 	}
@@ -60,7 +62,7 @@ func run(gw string, applets []string, out, skeleton, version, block string) erro
 		return err
 	}
 	defer os.RemoveAll(stage)
-	rootfs, err := packRootfs(filepath.Join(stage, "rootfs"), gw, applets, skeleton, version, block)
+	rootfs, err := packRootfs(filepath.Join(stage, "rootfs"), gw, applets, skeleton, version, block, sshKey)
 	if err != nil {
 		return err
 	}
@@ -85,7 +87,7 @@ func run(gw string, applets []string, out, skeleton, version, block string) erro
 	return nil
 }
 
-func packRootfs(stage, gw string, applets []string, skeleton, version, block string) ([]byte, error) {
+func packRootfs(stage, gw string, applets []string, skeleton, version, block, sshKey string) ([]byte, error) {
 	if err := copyTree(filepath.Join(skeleton, "rootfs"), stage); err != nil {
 		return nil, err
 	}
@@ -103,6 +105,11 @@ func packRootfs(stage, gw string, applets []string, skeleton, version, block str
 	}
 	if err := os.WriteFile(filepath.Join(stage, "etc/gw-release"), []byte(version+"\n"), 0o644); err != nil {
 		return nil, err
+	}
+	if sshKey != "" {
+		if err := authorize(stage, sshKey); err != nil {
+			return nil, err
+		}
 	}
 	links := map[string]string{
 		"sbin/init": "../bin/gw",
@@ -140,6 +147,21 @@ func packRootfs(stage, gw string, applets []string, skeleton, version, block str
 		return nil, err
 	}
 	return mtdimage.Wrap(mtdimage.RootfsHeader, b), nil
+}
+
+// authorize lets the keys in a file log in to every gateway that has the image.
+func authorize(stage, file string) error {
+	keys, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if err := server.CheckAuthorized(keys); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if err := os.Mkdir(filepath.Join(stage, "etc/ssh"), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(stage, "etc/ssh/authorized_keys"), keys, 0o644)
 }
 
 func packUserdata(stage, skeleton string) ([]byte, error) {

@@ -151,6 +151,24 @@ func TestKeysFile(t *testing.T) {
 	b.awaitLog("more than 65536")
 }
 
+func TestCheckAuthorized(t *testing.T) {
+	u := user(t)
+	for _, tt := range []struct{ file, wrong string }{
+		{line(u), ""},
+		{"# a comment\n\nrestrict " + line(u), ""},
+		{"", "no key in it"},
+		{"# nothing\n", "no key in it"},
+		{line(u) + "environment=\"A=b\" " + line(u), `line 2: the option "environment" is not known`},
+		{"-----BEGIN OPENSSH PRIVATE KEY-----\n", "line 1: no key in it; a line is the content of a .pub file"},
+		{strings.Repeat("#", maxKeysFile+1), "more than 65536"},
+	} {
+		err := CheckAuthorized([]byte(tt.file))
+		if tt.wrong == "" && err != nil || tt.wrong != "" && (err == nil || !strings.Contains(err.Error(), tt.wrong)) {
+			t.Errorf("%.50q: %v", tt.file, err)
+		}
+	}
+}
+
 func TestPasswords(t *testing.T) {
 	// Of correct, by libxcrypt, and of root.
 	const (

@@ -91,6 +91,25 @@ func anyKey(root string) bool {
 	return false
 }
 
+// CheckAuthorized tells what is wrong with an authorized_keys file: a line that
+// would not be used, no key at all, or too many of them.
+func CheckAuthorized(file []byte) error {
+	if len(file) > maxKeysFile {
+		return fmt.Errorf("it has %d bytes, more than %d", len(file), maxKeysFile)
+	}
+	found := false
+	for n, line := range lines(file) {
+		if _, err := parseAuthorized(line); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		found = true
+	}
+	if !found {
+		return errors.New("there is no key in it")
+	}
+	return nil
+}
+
 // lines yields the lines of file that are neither empty nor a comment, with
 // their numbers.
 func lines(file []byte) func(yield func(int, []byte) bool) {
