@@ -78,7 +78,7 @@ gwctl: | build ## build the workstation's gwctl, build/gwctl
 .PHONY: image
 image: ## build/rootfs.bin and build/userdata.bin (BOARD=emulated, lidl, sengled-e39-g8c; SSH_KEY=FILE)
 	@case '$(BOARD)' in emulated|lidl|sengled-e39-g8c) ;; *) echo 'make image BOARD=$(BOARD): no such board; emulated, lidl or sengled-e39-g8c (one image is for all three)' >&2; exit 2;; esac
-	@$(if $(SSH_KEY),case ',$(TAGS),' in *,ssh,*) ;; *) echo 'make image SSH_KEY=...: the image has SSH with TAGS=ssh only (docs/size.md)' >&2; exit 2;; esac)
+	@[ -z '$(SSH_KEY)' ] || case ',$(TAGS),' in *,ssh,*) ;; *) echo 'make image SSH_KEY=...: the image has SSH with TAGS=ssh only (docs/size.md)' >&2; exit 2;; esac
 	@test/deps/deps.sh image
 	@$(MAKE) --no-print-directory gw
 	go run ./rootfs/size -check $(OUT)/gw
