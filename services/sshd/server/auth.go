@@ -31,20 +31,21 @@ type grantKey struct{}
 var errRefused = errors.New("refused")
 
 // algorithms leaves out what is weak (SHA-1, CBC, DSA, short DH) and what no
-// client needs who has the rest.
+// client needs who has the rest. The gateway's Go has no others
+// (docs/toolchain-edits.md); this list makes any other build the same.
 func algorithms() ssh.Config {
 	return ssh.Config{
-		KeyExchanges: []string{ssh.KeyExchangeMLKEM768X25519, ssh.KeyExchangeCurve25519, ssh.KeyExchangeECDHP256},
+		KeyExchanges: []string{ssh.KeyExchangeMLKEM768X25519, ssh.KeyExchangeCurve25519},
 		Ciphers:      []string{ssh.CipherChaCha20Poly1305, ssh.CipherAES256CTR, ssh.CipherAES128CTR},
 		MACs:         []string{ssh.HMACSHA256ETM, ssh.HMACSHA256},
 	}
 }
 
-// userKeys are the types of users' keys.
+// userKeys are the types of users' keys. Of ECDSA it is P-256 only, as above.
 func userKeys() []string {
 	return []string{
 		ssh.KeyAlgoED25519, ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256,
-		ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512,
+		ssh.KeyAlgoECDSA256, ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512,
 	}
 }
 

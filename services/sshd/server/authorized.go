@@ -133,7 +133,7 @@ func mentions(line []byte, keyType string) bool { return bytes.Contains(line, []
 func parseAuthorized(line []byte) (*authorizedKey, error) {
 	key, _, options, _, err := ssh.ParseAuthorizedKey(line)
 	if err != nil {
-		return nil, errors.New("no key in it; a line is the content of a .pub file, with options in front")
+		return nil, errors.New("no key in it, or one of a type that is not taken (ECDSA of other than 256 bits, DSA); a line is the content of a .pub file, with options in front")
 	}
 	if _, ok := key.(*ssh.Certificate); ok {
 		return nil, errors.New("certificates are not taken")

@@ -42,7 +42,7 @@ func dropbearkey(t testing.TB, kind, path string, args ...string) []byte {
 func TestDropbearKeys(t *testing.T) {
 	for _, tt := range []struct {
 		kind, size string
-	}{{"ed25519", ""}, {"ecdsa", "256"}, {"ecdsa", "384"}, {"ecdsa", "521"}, {"rsa", "2048"}} {
+	}{{"ed25519", ""}, {"ecdsa", "256"}, {"rsa", "2048"}} {
 		t.Run(tt.kind+tt.size, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "key")
 			var args []string
