@@ -94,7 +94,7 @@ func run(ctx context.Context, version string) error {
 	watch = newNetwatch(net, os.Getenv(api.EnvBootMode))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	tune := newTuner()
+	tune := newTuner(os.Getenv(api.EnvBootMode) == api.BootSafe)
 	mdns := newMDNS(version, os.Getenv(api.EnvBootMode))
 	port := newSSHPort(conn, func(line string) { fmt.Fprintln(os.Stderr, line) })
 	services := []func(context.Context) error{net.Run, tune.Run, watch.Run, mdns.Run, clock.Run, port}

@@ -4,4 +4,4 @@ package core
 
 import "gwinit/services/eth/tune"
 
-func newTuner() tuner { return tune.New(tune.Options{}) }
+func newTuner(safe bool) tuner { return tune.New(tune.Options{Safe: safe}) }

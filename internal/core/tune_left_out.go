@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-func newTuner() tuner { return untuned{} }
+func newTuner(bool) tuner { return untuned{} }
 
 // untuned leaves the driver as it is.
 type untuned struct{}

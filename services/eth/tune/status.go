@@ -67,6 +67,9 @@ func (t *Tuner) Status() *api.Ethernet {
 	if t.bad != "" {
 		e.Notes = append(e.Notes, badKnobs+t.bad)
 	}
+	if t.opt.Safe {
+		e.Notes = append(e.Notes, "safe mode: the settings are not used")
+	}
 	if c.RxDropped > 0 {
 		e.Notes = append(e.Notes, noteDropped)
 	}

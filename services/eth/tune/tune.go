@@ -54,10 +54,13 @@ type Queue interface {
 type Options struct {
 	Root      string // file system root; "" is /
 	Interface string // default eth0
-	Links     Links
-	Card      Card
-	Queue     Queue
-	Log       func(string) // takes a line without its end
+	// Safe leaves driver and queue alone whatever the settings say: a box
+	// that they have cut off is reached in safe mode.
+	Safe  bool
+	Links Links
+	Card  Card
+	Queue Queue
+	Log   func(string) // takes a line without its end
 }
 
 // Tuner tunes one interface.
@@ -102,6 +105,9 @@ func New(opt Options) *Tuner {
 	}
 	t.stored = t.load()
 	t.want = t.stored
+	if opt.Safe {
+		t.want = config.Ethernet{Profile: config.EthProfiles[0], Qdisc: config.QdiscDefault}
+	}
 	return t
 }
 
@@ -181,8 +187,10 @@ func (t *Tuner) Reload() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if now := t.load(); now != t.stored {
-		t.stored, t.want = now, now
-		t.apply()
+		if t.stored = now; !t.opt.Safe {
+			t.want = now
+			t.apply()
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ type bench struct {
 	links *netdevtest.Kernel
 	card  *tunetest.Card
 	queue *tunetest.Queue
+	safe  bool
 	log   []string
 	tuner *Tuner
 	stop  func()
@@ -52,7 +53,7 @@ func newBench(t *testing.T, files map[string]string, settings string) *bench {
 func (b *bench) start() {
 	b.t.Helper()
 	b.tuner = New(Options{
-		Root: b.root, Links: b.links, Card: b.card, Queue: b.queue, Log: func(line string) { b.log = append(b.log, line) },
+		Root: b.root, Safe: b.safe, Links: b.links, Card: b.card, Queue: b.queue, Log: func(line string) { b.log = append(b.log, line) },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
@@ -584,6 +585,30 @@ func TestSet(t *testing.T) {
 		_, err = b.set(api.EthSet{Profile: "latency", Keep: true})
 		if !errors.Is(err, config.ErrNoUserdata) || !strings.HasPrefix(err.Error(), "it is so until the next start: ") || b.knob("kick_threshold") != "1" {
 			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// What the settings have broken is reached in safe mode.
+func TestSafeMode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, tunetest.Gateway(), "ETH_PROFILE=latency\nETH_KNOBS=tx_queue_len=1\n")
+		b.safe = true
+		b.up(true)
+		b.start()
+		defer b.stop()
+		same(t, "log", b.logged(), []string(nil))
+		same(t, "queue", b.queue.Calls(), []string(nil))
+		tunetest.Write(t, b.root, "userdata/etc/gateway.conf", "ETH_PROFILE=throughput")
+		b.tuner.Reload()
+		e := b.tuner.Status()
+		if e.Profile != "stock" || e.Kept || e.Qdisc.Wanted != "default" || b.knob("tcp_slow_start_after_idle") != "1" {
+			t.Errorf("%+v", e)
+		}
+		same(t, "notes", e.Notes, []string{"safe mode: the settings are not used", noteDropped})
+		// By hand it can be done.
+		if _, err := b.set(api.EthSet{Profile: "latency"}); err != nil || b.knob("kick_threshold") != "1" {
+			t.Errorf("%v", err)
 		}
 	})
 }
