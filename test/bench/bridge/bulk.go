@@ -140,7 +140,7 @@ func (g *guest) turn(ctx context.Context, p program, sink *sink, counted *histog
 		return t, err
 	}
 	defer g.client.Close()
-	if t.alone, err = g.trips(); err != nil {
+	if t.alone, err = g.trips(bulkFrames); err != nil {
 		return t, err
 	}
 	var before, after histogram
@@ -150,7 +150,7 @@ func (g *guest) turn(ctx context.Context, p program, sink *sink, counted *histog
 		}
 	}
 	t.bulk, err = sink.during(func() (err error) {
-		t.beside, err = g.trips()
+		t.beside, err = g.trips(bulkFrames)
 		return err
 	})
 	if err != nil {
@@ -169,8 +169,8 @@ func (g *guest) turn(ctx context.Context, p program, sink *sink, counted *histog
 	return t, g.run(p.stop...)
 }
 
-// trips are the times of frames there and back, sorted.
-func (g *guest) trips() ([]time.Duration, error) {
+// trips are the times of n frames there and back, sorted.
+func (g *guest) trips(n int) ([]time.Duration, error) {
 	frame, err := ashFrame(bulkSize)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (g *guest) trips() ([]time.Duration, error) {
 	if err := g.patience(5 * time.Minute); err != nil {
 		return nil, err
 	}
-	times := make([]time.Duration, bulkFrames)
+	times := make([]time.Duration, n)
 	for i := range times {
 		start := time.Now()
 		if err := g.trip(frame); err != nil {

@@ -19,14 +19,15 @@ import (
 
 const (
 	qdiscPairs  = 8 // of turns; even, for each discipline to be first as often
-	qdiscFrames = 300
+	qdiscFrames = 150
 	// The queue is the board's own: its way out is made narrower than what it
-	// can send, in bytes a second, and that many connections fill it.
-	qdiscRate        = 10_000_000 / 8
+	// can send on a busy host, in bytes a second, and that many connections
+	// fill it.
+	qdiscRate        = 5_000_000 / 8
 	qdiscConnections = 8
 	// warm is what has to have arrived before frames are timed: by then the
 	// connections send as fast as they may.
-	warm = 1 << 20
+	warm = 512 << 10
 )
 
 // The disciplines, and what the frames meet beside them.
@@ -73,7 +74,7 @@ func queueing(ctx context.Context, dir, images, svg string) (rows []bench.Row, e
 	defer g.client.Close()
 	turns := map[string][]beside{}
 	for pair := range qdiscPairs {
-		alone, err := g.trips()
+		alone, err := g.trips(qdiscFrames)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +148,7 @@ func (g *guest) filled(leaf string) (t beside, err error) {
 	var began time.Time
 	if err = d.await(warm); err == nil {
 		from, began = d.bytes.Load(), time.Now()
-		t.trips, err = g.trips()
+		t.trips, err = g.trips(qdiscFrames)
 		to = d.bytes.Load()
 	}
 	t.mbit = float64(to-from) * 8 / 1e6 / time.Since(began).Seconds()
