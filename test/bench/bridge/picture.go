@@ -12,8 +12,8 @@ const (
 	width, height = 720, 340
 	left, right   = 56, 20
 	top, bottom   = 64, 48
-	// The horizontal axis is logarithmic, from 1 ms to 1 s.
-	shortest, longest = time.Millisecond, time.Second
+	// The horizontal axis is logarithmic.
+	shortest, longest = time.Millisecond, 3 * time.Second
 )
 
 // across and down are the places of a time and of a share.
@@ -36,7 +36,7 @@ func picture(turns map[string][]beside) []byte {
 		add(`<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="#ddd"/>`, left, width-right, y, y)
 		add(`<text x="%d" y="%.1f" text-anchor="end" fill="#555">%d %%</text>`, left-8, y+4, i*25)
 	}
-	for _, d := range []time.Duration{1, 3, 10, 30, 100, 300, 1000} {
+	for _, d := range []time.Duration{1, 3, 10, 30, 100, 300, 1000, 3000} {
 		x := across(d * time.Millisecond)
 		add(`<line x1="%.1f" x2="%.1f" y1="%d" y2="%d" stroke="#ddd"/>`, x, x, top, height-bottom)
 		add(`<text x="%.1f" y="%d" text-anchor="middle" fill="#555">%d ms</text>`, x, height-bottom+18, d)
@@ -61,7 +61,7 @@ func picture(turns map[string][]beside) []byte {
 		add(`"/>`)
 		x := left + i*220
 		add(`<line x1="%d" x2="%d" y1="44" y2="44" stroke="%s" stroke-width="3"/>`, x, x+22, line.colour)
-		add(`<text x="%d" y="48" fill="#111">%s: 99 %% below %.0f ms</text>`, x+28, line.words, percentile(trips, .99)/1e3)
+		add(`<text x="%d" y="48" fill="#111">%s: half below %.0f ms</text>`, x+28, line.words, percentile(trips, .5)/1e3)
 	}
 	add(`</svg>`)
 	return b.Bytes()

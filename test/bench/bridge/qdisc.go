@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	qdiscPairs  = 8 // of turns; even, for each discipline to be first as often
+	qdiscPairs  = 6 // of turns; even, for each discipline to be first as often
 	qdiscFrames = 150
 	// The queue is the board's own: its way out is made narrower than what it
 	// can send on a busy host, in bytes a second, and that many connections

@@ -65,16 +65,16 @@ func TestPicture(t *testing.T) {
 	if lines != 2 {
 		t.Errorf("%d lines, want 2", lines)
 	}
-	for _, want := range []string{"fq_codel: 99 % below 100 ms", "pfifo: 99 % below 200 ms"} {
+	for _, want := range []string{"fq_codel: half below 51 ms", "pfifo: half below 151 ms"} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("the picture does not say %q", want)
 		}
 	}
 	const span = width - left - right
 	for d, want := range map[time.Duration]float64{
-		time.Microsecond: left, time.Millisecond: left, 10 * time.Millisecond: left + span/3., time.Second: width - right, time.Minute: width - right,
+		time.Microsecond: left, time.Millisecond: left, time.Duration(math.Sqrt(3000) * 1e6): left + span/2., 3 * time.Second: width - right, time.Minute: width - right,
 	} {
-		if got := across(d); math.Abs(got-want) > 1e-6 {
+		if got := across(d); math.Abs(got-want) > 1e-3 {
 			t.Errorf("%v at %v, want %v", d, got, want)
 		}
 	}
