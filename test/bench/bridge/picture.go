@@ -36,14 +36,14 @@ func picture(turns map[string][]beside) []byte {
 		add(`<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="#ddd"/>`, left, width-right, y, y)
 		add(`<text x="%d" y="%.1f" text-anchor="end" fill="#555">%d %%</text>`, left-8, y+4, i*25)
 	}
-	for _, d := range []time.Duration{1, 3, 10, 30, 100, 300, 1000, 3000} {
-		x := across(d * time.Millisecond)
+	for _, d := range []time.Duration{1e6, 3e6, 1e7, 3e7, 1e8, 3e8, 1e9, 3e9} {
+		x := across(d)
 		add(`<line x1="%.1f" x2="%.1f" y1="%d" y2="%d" stroke="#ddd"/>`, x, x, top, height-bottom)
-		add(`<text x="%.1f" y="%d" text-anchor="middle" fill="#555">%d ms</text>`, x, height-bottom+18, d)
+		add(`<text x="%.1f" y="%d" text-anchor="middle" fill="#555">%v</text>`, x, height-bottom+18, d)
 	}
 	add(`<text x="%d" y="%d" text-anchor="middle" fill="#555">there and back takes less than</text>`, (left+width-right)/2, height-10)
 	for i, line := range []struct{ name, words, colour string }{
-		{leafNone, "without bulk TCP", "#767676"},
+		{leafNone, "without it", "#767676"},
 		{leafFQ, "fq_codel", "#1d4ed8"},
 		{leafFIFO, "pfifo", "#c2410c"},
 	} {
