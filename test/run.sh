@@ -31,6 +31,8 @@ go build -o build/rlxemu ./toolchain/rlx/emu/rlxemu
 build/rlx go test -exec "$PWD/build/rlxemu -mode strict" \
 	./internal/applet ./internal/atomicfile ./internal/mtdimage ./internal/config ./internal/boothold \
 	./internal/dnssd ./internal/logring ./services/eth/dhcp
+# The packets of these two, without the network namespaces of their other tests.
+GWINIT_NETLAB=1 build/rlx go test -exec "$PWD/build/rlxemu -mode strict" -run 'Bytes|Parse' ./services/eth/arp ./internal/netdev
 # Descriptors travel in control messages, which the interpreter does not have,
 # nor the system calls with 64-bit times that set something.
 build/rlx go test -exec "$PWD/test/qemu-mips.sh" ./internal/notify ./internal/time64
