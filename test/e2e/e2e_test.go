@@ -103,15 +103,24 @@ func run(t *testing.T, m *board.Machine, command string) string {
 	return out
 }
 
-// status is `gwctl status -json` on the console.
+// status is `gwctl status -json` on the console, where the kernel may put in a line.
 func status(t *testing.T, m *board.Machine) api.Status {
 	t.Helper()
-	var s api.Status
-	out := run(t, m, "gwctl status -json")
-	if err := json.Unmarshal([]byte(out), &s); err != nil {
-		t.Fatalf("gwctl status -json: %v:\n%s", err, out)
+	var out string
+	var err error
+	for range 2 {
+		out = run(t, m, "gwctl status -json")
+		for line := range strings.Lines(out) {
+			var s api.Status
+			if strings.HasPrefix(line, "{") {
+				if err = json.Unmarshal([]byte(line), &s); err == nil {
+					return s
+				}
+			}
+		}
 	}
-	return s
+	t.Fatalf("gwctl status -json: %v:\n%s", err, out)
+	return api.Status{}
 }
 
 // await asks for the status until ok holds. A service that keeps ending is tried
