@@ -262,8 +262,9 @@ func TestChangeKeepsTheClient(t *testing.T) {
 	if err := ssh.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := io.ReadAll(ssh); err != nil || string(got) != "SSH-2.0-gwinit\r\n" {
-		t.Errorf("SSH on the port: %q, %v", got, err)
+	hello := make([]byte, len("SSH-2.0-gwinit\r\n"))
+	if _, err := io.ReadFull(ssh, hello); err != nil || string(hello) != "SSH-2.0-gwinit\r\n" {
+		t.Errorf("SSH on the port: %q, %v", hello, err)
 	}
 	echo("after")
 	s := status(t, m)

@@ -54,6 +54,7 @@ type login struct {
 	s    *Server
 	ctx  context.Context
 	from netip.Addr
+	v    *visitor
 
 	tried bool // something that may have been a login
 }
@@ -166,16 +167,15 @@ func (l *login) enrol(key ssh.PublicKey, ask ssh.KeyboardInteractiveChallenge) (
 	return permissions(&grant{setup: true}), nil
 }
 
-// wait is the delay of an address that fails again and again.
-func (l *login) wait() { l.s.o.pause(l.ctx, l.s.gate.fail(l.from)) }
-
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
+// wait is the delay of an address that fails again and again. Who is closed
+// meanwhile is not kept by it: that would take somebody else's place.
+func (l *login) wait() {
+	t := time.NewTimer(l.s.o.delay(l.s.gate.fail(l.from)))
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-ctx.Done():
+	case <-l.v.evicted:
+	case <-l.ctx.Done():
 	}
 }
 
@@ -183,7 +183,7 @@ func pause(ctx context.Context, d time.Duration) {
 func (l *login) password(user string, pw stored, given string) (*ssh.Permissions, error) {
 	l.tried = true
 	if user == userRoot {
-		ok, err := l.s.verify(pw.hash, given)
+		ok, err := l.verify(pw.hash, given)
 		switch {
 		case err != nil:
 			l.s.o.Noise("password of root: " + err.Error())
@@ -270,11 +270,16 @@ func (s *Server) isKnown(hash string) bool {
 }
 
 // verify checks one password at a time: a check takes a good part of a second
-// of the gateway's CPU.
-func (s *Server) verify(hash, given string) (bool, error) {
-	s.verifying.Lock()
-	defer s.verifying.Unlock()
-	return crypt.Verify(hash, given)
+// of the gateway's CPU, and none for who is closed already.
+func (l *login) verify(hash, given string) (bool, error) {
+	l.s.verifying.Lock()
+	defer l.s.verifying.Unlock()
+	select {
+	case <-l.v.evicted:
+		return false, nil
+	default:
+		return crypt.Verify(hash, given)
+	}
 }
 
 // judged remembers what isKnown found.

@@ -494,6 +494,33 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// A delay does not keep the place of who has lost it.
+func TestEvictedIsNotDelayed(t *testing.T) {
+	b := newBox(t, func(o *Options) { o.delay = func(time.Duration) time.Duration { return time.Hour } })
+	b.put("userdata/etc/passwd", "root:rl.3StKT.4T8M:0:0::/root:/bin/sh\n")
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := b.dial("root", ssh.Password("wrong"))
+		ended <- err
+	}()
+	awaits(t, "no failure is noted", func() bool {
+		b.s.gate.mu.Lock()
+		defer b.s.gate.mu.Unlock()
+		return len(b.s.gate.failed) == 1
+	})
+	for range maxPending {
+		c, err := net.Dial("tcp", b.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	if err := <-ended; err == nil {
+		t.Error("in by a wrong password")
+	}
+	b.awaitLog("closed the oldest one from 127.0.0.1", "ended before a login")
+}
+
 func TestWithPassword(t *testing.T) {
 	for _, tt := range []struct{ name, in, out string }{
 		{"changed", "root:old:0:0:root:/root:/bin/sh\nme:x:1:1::/:\n", "root:NEW:0:0:root:/root:/bin/sh\nme:x:1:1::/:\n"},

@@ -40,8 +40,9 @@ type gate struct {
 
 // visitor is a connection that is logging in.
 type visitor struct {
-	conn io.Closer
-	from netip.Addr // as key has it
+	conn    io.Closer
+	from    netip.Addr    // as key has it
+	evicted chan struct{} // closed when its place was taken
 }
 
 type failures struct {
@@ -67,7 +68,7 @@ func key(a netip.Addr) netip.Addr {
 func (g *gate) enter(c io.Closer, from netip.Addr) (v, evicted *visitor) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	v = &visitor{conn: c, from: key(from)}
+	v = &visitor{conn: c, from: key(from), evicted: make(chan struct{})}
 	if len(g.pending) >= maxPending {
 		count := make(map[netip.Addr]int)
 		most := 0
@@ -82,6 +83,7 @@ func (g *gate) enter(c io.Closer, from netip.Addr) (v, evicted *visitor) {
 				break
 			}
 		}
+		close(evicted.evicted)
 		evicted.conn.Close()
 	}
 	g.pending = append(g.pending, v)

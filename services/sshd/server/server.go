@@ -56,7 +56,8 @@ type Options struct {
 	// Log takes an event, one line; Noise one that strangers can cause.
 	Log, Noise func(string)
 
-	pause func(ctx context.Context, d time.Duration) // nil: pause
+	// delay is what a delay of a failed login becomes; nil: itself.
+	delay func(time.Duration) time.Duration
 }
 
 // Server has the host's keys and the state that sessions share.
@@ -81,8 +82,8 @@ func New(o Options) (*Server, error) {
 	if o.Random == nil {
 		o.Random = systemRandom()
 	}
-	if o.pause == nil {
-		o.pause = pause
+	if o.delay == nil {
+		o.delay = func(d time.Duration) time.Duration { return d }
 	}
 	keys, err := hostKeys(o.Root, o.Random, o.Log)
 	if err != nil {
@@ -118,7 +119,7 @@ func (s *Server) Session(ctx context.Context, c net.Conn) {
 		s.o.Noise("more than " + strconv.Itoa(maxPending) + " connections are logging in: closed the oldest one from " + evicted.from.String())
 	}
 	_ = c.SetDeadline(time.Now().Add(loginTime)) // as above
-	l := &login{s: s, ctx: ctx, from: from}
+	l := &login{s: s, ctx: ctx, from: from, v: v}
 	conn, channels, requests, err := ssh.NewServerConn(c, l.config())
 	if err != nil {
 		s.gate.leave(v)

@@ -94,7 +94,7 @@ func newBox(t testing.TB, change ...func(*Options)) *box {
 		t.Fatal(err)
 	}
 	o := Options{Root: b.root, Program: self, Log: b.log, Noise: b.log, Control: filepath.Join(b.root, "control.sock")}
-	o.pause = func(context.Context, time.Duration) {} // TestGateDelays has them
+	o.delay = func(time.Duration) time.Duration { return 0 } // TestGateDelays has them
 	for _, f := range change {
 		f(&o)
 	}

@@ -1,0 +1,185 @@
+//go:build e2e && ssh
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gwinit/internal/api"
+	"gwinit/test/board"
+)
+
+// codeShown is the setup code as the console has it.
+var codeShown = regexp.MustCompile(`lets your key in for good: ([A-Z2-9]{4}-[A-Z2-9]{4})`)
+
+// person has a key and OpenSSH's programs, and the gateway at two ports.
+type person struct {
+	t    *testing.T
+	m    *board.Machine
+	dir  string
+	code string
+}
+
+func newPerson(t *testing.T, m *board.Machine) *person {
+	t.Helper()
+	p := &person{t: t, m: m, dir: t.TempDir()}
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", p.file("id")).CombinedOutput(); err != nil {
+		t.Fatalf("ssh-keygen: %v\n%s", err, out)
+	}
+	return p
+}
+
+func (p *person) file(name string) string { return filepath.Join(p.dir, name) }
+
+// try runs one of OpenSSH's programs. The gateway's CPU is emulated on a loaded
+// machine: a minute is not much.
+func (p *person) try(port int, in io.Reader, program string, args ...string) (stdout, stderr string, err error) {
+	p.t.Helper()
+	_, number, err := net.SplitHostPort(p.m.Addr(port))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(p.t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, append([]string{
+		"-F", "none", "-o", "StrictHostKeyChecking=accept-new", "-o", "UserKnownHostsFile=" + p.file("known"), "-o", "HostKeyAlias=gateway",
+		"-o", "IdentitiesOnly=yes", "-o", "IdentityFile=" + p.file("id"), "-o", "Port=" + number, "-o", "LogLevel=INFO",
+	}, args...)...)
+	cmd.Env = append(os.Environ(), "SSH_AUTH_SOCK=", "SSH_ASKPASS="+p.file("answer"), "SSH_ASKPASS_REQUIRE=force")
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &out, &errs
+	err = cmd.Run()
+	return out.String(), errs.String(), err
+}
+
+func (p *person) must(port int, in io.Reader, program string, args ...string) string {
+	p.t.Helper()
+	out, errs, err := p.try(port, in, program, args...)
+	if err != nil {
+		p.t.Fatalf("%s %q: %v\n%s%s", program, args, err, out, errs)
+	}
+	return out
+}
+
+// The first minute of a gateway and what comes after it, all through the
+// radio's port and past a client of the radio that notices nothing.
+func TestSSH(t *testing.T) {
+	t.Parallel()
+	m := start(t, func(c *board.Config) { c.Forward[board.SSHPort] = 0 })
+	shell(t, m)
+	await(t, m, "everything running, and sshd idle", func(s api.Status) bool {
+		return settled(s) && service(t, s, "sshd").State == "idle"
+	})
+	// A raw client, echoed by the radio.
+	radio, raw := wire(t, m), dial(t, m)
+	ctx, cancel := context.WithCancel(t.Context())
+	var echoing sync.WaitGroup
+	defer echoing.Wait()
+	defer cancel()
+	echoing.Go(func() { _, _ = io.Copy(radio, radio) })
+	trips, longest := 0, time.Duration(0)
+	var broken error
+	echoing.Go(func() {
+		defer radio.Close()
+		for n := 0; ctx.Err() == nil; n++ {
+			text := fmt.Sprintf("\x1afrom client %d", n)
+			begin := time.Now()
+			_ = raw.SetDeadline(begin.Add(30 * time.Second)) // of a socket that is open
+			got := make([]byte, len(text))
+			if _, broken = io.WriteString(raw, text); broken == nil {
+				_, broken = io.ReadFull(raw, got)
+			}
+			if broken == nil && string(got) != text {
+				broken = fmt.Errorf("%q came back as %q", text, got)
+			}
+			if broken != nil {
+				return
+			}
+			trips++
+			longest = max(longest, time.Since(begin))
+		}
+	})
+
+	p := newPerson(t, m)
+	_, said, err := p.try(board.BridgePort, nil, "ssh", "-o", "BatchMode=yes", "root@127.0.0.1", "true")
+	if err == nil || !strings.Contains(said, "nobody may log in yet") {
+		t.Errorf("before there is a key: %v\n%s", err, said)
+	}
+	for end := time.Now().Add(time.Minute); p.code == ""; {
+		if err := m.Console().Send("\r"); err != nil {
+			t.Fatal(err)
+		}
+		if match, err := m.Console().WaitMatch(codeShown, 5*time.Second); err == nil {
+			p.code = match[1]
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(p.file("answer"), []byte("#!/bin/sh\necho "+p.code+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out := p.must(board.BridgePort, nil, "ssh", "setup@127.0.0.1"); !strings.Contains(out, "The key is let in") {
+		t.Errorf("setup: %q", out)
+	}
+
+	var s api.Status
+	if err := json.Unmarshal([]byte(p.must(board.BridgePort, nil, "ssh", "root@127.0.0.1", "gwctl status -json")), &s); err != nil {
+		t.Fatal(err)
+	}
+	sshd := service(t, s, "sshd")
+	t.Logf("sshd with one session: %d KiB of memory, %d of them its own; %.2f s of CPU", sshd.RSS, sshd.Anon, sshd.CPU)
+	if s.Bridge == nil || s.Bridge.Client == nil || s.Bridge.Takeovers != 0 || sshd.State != "running" {
+		t.Errorf("status by SSH: %+v, %+v", s.Bridge, sshd)
+	}
+	reply := p.must(board.SSHPort, strings.NewReader(`{"v":1,"op":"call","args":{"service":"bridge","method":"status"}}`+"\n"), "ssh", "root@127.0.0.1", "gwctl-control")
+	if !strings.HasPrefix(reply, `{"ok":true,"data":{"engine":"user","listen":`) {
+		t.Errorf("gwctl-control: %q", reply)
+	}
+	if out := p.must(board.SSHPort, strings.NewReader("echo $SSH_TTY; stty size; exit 0\n"), "ssh", "-tt", "root@127.0.0.1"); !strings.Contains(out, "/dev/pts/") {
+		t.Errorf("a terminal: %q", out)
+	}
+	content := bytes.Repeat([]byte("gateway "), 1<<14)
+	if err := os.WriteFile(p.file("up"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.must(board.BridgePort, nil, "scp", "-s", p.file("up"), "root@127.0.0.1:/userdata/up")
+	p.must(board.SSHPort, nil, "scp", "-s", "root@127.0.0.1:/userdata/up", p.file("down"))
+	if got, err := os.ReadFile(p.file("down")); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%d bytes came back, %v", len(got), err)
+	}
+	// A forwarding, to where nobody is.
+	if _, said, err := p.try(board.SSHPort, nil, "ssh", "-W", "127.0.0.1:1", "root@127.0.0.1"); err == nil || !strings.Contains(said, "refused") {
+		t.Errorf("forwarding to nobody: %v\n%s", err, said)
+	}
+
+	cancel()
+	echoing.Wait()
+	if broken != nil || trips == 0 {
+		t.Errorf("the raw client: %v after %d echoes", broken, trips)
+	}
+	t.Logf("the raw client: %d echoes, the longest took %v", trips, longest)
+	await(t, m, "sshd idle again", func(s api.Status) bool { return service(t, s, "sshd").State == "idle" })
+	// The key and the host's key outlive a reboot.
+	run(t, m, "gwctl reboot")
+	if err := m.Console().WaitBoot(bootTime); err != nil {
+		t.Fatal(err)
+	}
+	shell(t, m)
+	await(t, m, "everything running again", settled)
+	if out := p.must(board.SSHPort, nil, "ssh", "-o", "StrictHostKeyChecking=yes", "root@127.0.0.1", "cat /userdata/ssh/authorized_keys"); !strings.Contains(out, " setup from ") {
+		t.Errorf("after a reboot: %q", out)
+	}
+}
