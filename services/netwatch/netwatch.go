@@ -209,6 +209,9 @@ func (s *Service) load() {
 	s.m.may = [steps]bool{stepRenew: n.Static == nil, stepLink: true, stepReboot: s.hard}
 	if s.hard {
 		s.spent, s.why = s.budget.read()
+		if n := s.spent.used(stepReboot, s.budget.window, s.spent.uptime); n > 0 {
+			s.log(fmt.Sprintf("%d of %d reboots in %d h are spent; gwctl netwatch incidents tells why", n, c.MaxReboots, c.WindowHours))
+		}
 	}
 }
 
