@@ -51,7 +51,7 @@ func command(root string, std applet.IO, args []string) error {
 		return errors.Join(report(root, conn, std.Err), conn.Close())
 	case len(args) == 1 && args[0] == verbMount:
 		signal.Ignore(unix.SIGPIPE) // after the deadline nobody reads, and there is more to do
-		u, err := work(root, kernel{}, std.Out)
+		u, err := work(root, kernel{}, std.Out, std.Err)
 		if u.State == Mounted {
 			// Nobody waits for this any more: the line above ended the step.
 			err = errors.Join(err, recall(root, seed.System{}, time64.SetRealtime, std.Err))

@@ -26,6 +26,7 @@ import (
 
 	"gwinit/board/rtl8196e"
 	"gwinit/internal/api"
+	"gwinit/internal/factoryreset"
 	"gwinit/internal/mtd"
 )
 
@@ -192,8 +193,14 @@ func (kernel) Statfs(path string) (magic int64, totalKiB, freeKiB uint64, err er
 func (kernel) Sleep(d time.Duration) { time.Sleep(d) }
 
 // work is the process that may be left behind.
-func work(root string, sys System, out io.Writer) (api.Userdata, error) {
+func work(root string, sys System, out, log io.Writer) (api.Userdata, error) {
 	u := Mount(root, sys)
+	if u.State == Mounted {
+		// Before anybody is told that there are settings.
+		if text := factoryreset.Carry(root); text != "" {
+			fmt.Fprintln(log, text)
+		}
+	}
 	if err := replaceVerdict(root, u); err != nil {
 		return u, err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"gwinit/internal/api"
 	"gwinit/internal/applet"
+	"gwinit/internal/factoryreset"
 	"gwinit/internal/savedtime"
 	"gwinit/internal/seed"
 	"gwinit/internal/seed/seedtest"
@@ -417,13 +418,21 @@ func dup(t *testing.T, f *os.File) *os.File {
 	return os.NewFile(uintptr(fd), "pipe")
 }
 
+// writer is an io.Writer that is told what is written.
+type writer func([]byte)
+
+func (w writer) Write(b []byte) (int, error) {
+	w(b)
+	return len(b), nil
+}
+
 func TestSupervise(t *testing.T) {
 	image := jffs2(t, 1000, "-b", "-n")
 	t.Run("mounted", func(t *testing.T) {
 		root := box(t, image)
 		put(t, filepath.Join(root, VerdictPath), []byte("old"))
 		text, err := supervise(root, func(out *os.File) error {
-			_, err := work(root, &userdatatest.System{}, out)
+			_, err := work(root, &userdatatest.System{}, out, io.Discard)
 			return err
 		}, time.Minute)
 		if text != "mounted (/dev/mtd3)" || err != nil {
@@ -431,6 +440,23 @@ func TestSupervise(t *testing.T) {
 		}
 		if u, err := ReadVerdict(root); u.State != Mounted || err != nil {
 			t.Errorf("verdict %+v, %v", u, err)
+		}
+	})
+	t.Run("a factory reset that was asked for, before anybody reads a setting", func(t *testing.T) {
+		root := box(t, image)
+		if err := os.MkdirAll(filepath.Join(root, "userdata/etc"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(root, "userdata/etc/hostname"), []byte("cellar"))
+		put(t, filepath.Join(root, factoryreset.Path), []byte("1"))
+		var told bytes.Buffer
+		out := writer(func(b []byte) {
+			if _, err := os.Lstat(filepath.Join(root, "userdata/etc/hostname")); err == nil {
+				t.Errorf("said %q with the settings there", b)
+			}
+		})
+		if _, err := work(root, &userdatatest.System{}, out, &told); err != nil || !strings.Contains(told.String(), "removed etc/hostname") {
+			t.Errorf("%v, told %q", err, told.String())
 		}
 	})
 	t.Run("killed", func(t *testing.T) {
@@ -465,7 +491,7 @@ func TestSupervise(t *testing.T) {
 			t.Errorf("verdict %+v, %v", u, err)
 		}
 		// Nobody reads the pipe any more; the verdict is put right all the same.
-		if _, err := work(root, &userdatatest.System{}, left); err == nil {
+		if _, err := work(root, &userdatatest.System{}, left, io.Discard); err == nil {
 			t.Error("writing to nobody succeeded")
 		}
 		if u, err := ReadVerdict(root); u.State != Mounted || err != nil {
