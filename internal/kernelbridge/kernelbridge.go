@@ -22,6 +22,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -141,6 +142,16 @@ func (d *Driver) FlowControl(ctx context.Context) (string, error) {
 	}
 	return "", fmt.Errorf("read kernel bridge flow_control: %q is not 0, 1 or 2", v)
 }
+
+// SetLED sets how bright the status LED is from the next connect of a client
+// on, 0 to 255.
+func (d *Driver) SetLED(ctx context.Context, brightness int) error {
+	return d.write(ctx, "status_led_brightness", strconv.Itoa(brightness))
+}
+
+// PulseReset resets the radio by its reset line, for 100 ms, and returns when
+// that is done. The driver's client stays.
+func (d *Driver) PulseReset(ctx context.Context) error { return d.write(ctx, "nrst_pulse", "1") }
 
 func (d *Driver) read(ctx context.Context, name string) (string, error) {
 	return d.within(ctx, "read kernel bridge "+name, func() (string, error) { return d.params.Read(name) })

@@ -203,3 +203,16 @@ func FuzzParseStats(f *testing.F) {
 		}
 	})
 }
+
+func TestLEDAndReset(t *testing.T) {
+	f := kernelbridgetest.New(t, false, "1", nil)
+	f.Set("status_led_brightness", "255")
+	f.Set("nrst_pulse", "")
+	d := detect(t, f)
+	if err := d.SetLED(t.Context(), 60); err != nil || f.Get(t, "status_led_brightness") != "60" {
+		t.Errorf("brightness %s, %v", f.Get(t, "status_led_brightness"), err)
+	}
+	if err := d.PulseReset(t.Context()); err != nil || f.Get(t, "nrst_pulse") != "1" {
+		t.Errorf("nrst_pulse %s, %v", f.Get(t, "nrst_pulse"), err)
+	}
+}
