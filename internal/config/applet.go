@@ -84,7 +84,6 @@ type itemJSON struct {
 	Key     string   `json:"key,omitempty"`
 	Values  string   `json:"values"`
 	Restart []string `json:"restart,omitempty"`
-	Later   bool     `json:"later,omitempty"` // nothing reads it yet
 }
 
 // changeJSON is what set or unset did, for programs.
@@ -94,7 +93,6 @@ type changeJSON struct {
 	Reloaded  []string      `json:"reloaded,omitempty"`
 	Left      []leftJSON    `json:"left,omitempty"`
 	NextBoot  bool          `json:"nextBoot,omitempty"`
-	Later     []string      `json:"later,omitempty"` // of changed, those that nothing reads yet
 	Warnings  []warningJSON `json:"warnings,omitempty"`
 }
 
@@ -136,14 +134,11 @@ func (c command) get(names []string) error {
 	return c.show(items, nil)
 }
 
-// notRead is said of a setting with Later when it is changed.
-const notRead = "kept for a later version: nothing reads it yet"
-
 func (c command) show(items []Item, warnings []Warning) error {
 	if c.json {
 		out := make([]itemJSON, len(items))
 		for i, it := range items {
-			out[i] = itemJSON{it.Name, it.Value, it.Set, it.File, it.Key, it.Values, it.Restart, it.Later}
+			out[i] = itemJSON{it.Name, it.Value, it.Set, it.File, it.Key, it.Values, it.Restart}
 		}
 		return json.NewEncoder(c.std.Out).Encode(out)
 	}
@@ -152,11 +147,7 @@ func (c command) show(items []Item, warnings []Warning) error {
 		if i.Set {
 			mark = "*"
 		}
-		values := i.Values
-		if i.Later {
-			values += " (not used yet)"
-		}
-		if _, err := fmt.Fprintf(c.std.Out, "%s %-26s %-24s # %s\n", mark, i.Name, i.Value, values); err != nil {
+		if _, err := fmt.Fprintf(c.std.Out, "%s %-26s %-24s # %s\n", mark, i.Name, i.Value, i.Values); err != nil {
 			return err
 		}
 	}
@@ -210,13 +201,7 @@ func (c command) changed(change Change, err error) error {
 	done := changeJSON{Changed: []string{}, Restarted: []string{}, NextBoot: change.NextBoot}
 	for _, s := range change.Settings {
 		done.Changed = append(done.Changed, s.Name)
-		if s.Later {
-			done.Later = append(done.Later, s.Name)
-		}
 		c.say("%s changed in %s\n", s.Name, s.File)
-		if s.Later {
-			c.say("%s: %s\n", s.Name, notRead)
-		}
 	}
 	if err == nil && len(change.Settings) == 0 {
 		c.say("nothing to change\n")

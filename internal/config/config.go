@@ -120,8 +120,15 @@ type Static struct {
 
 // LEDs is leds.conf.
 type LEDs struct {
-	Mode string // off, dim, bright
+	Mode string // one of the constants
 }
+
+// Values of LEDs.Mode.
+const (
+	LEDsOff    = "off"
+	LEDsDim    = "dim"
+	LEDsBright = "bright"
+)
 
 // Netwatch is netwatch.conf.
 type Netwatch struct {
@@ -230,6 +237,13 @@ func LoadNetwatch(root string) (Netwatch, []Warning) {
 	l := loader{root: root}
 	n := l.netwatch()
 	return n, l.warnings
+}
+
+// LoadLEDs reads leds.conf.
+func LoadLEDs(root string) (LEDs, []Warning) {
+	l := loader{root: root}
+	leds := l.leds()
+	return leds, l.warnings
 }
 
 // LoadGateway reads gateway.conf.

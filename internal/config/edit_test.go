@@ -330,9 +330,6 @@ func TestSettings(t *testing.T) {
 		if s.Values == "" {
 			t.Errorf("%s does not say what it can be", s.Name)
 		}
-		if s.Later && len(s.Restart) > 0 {
-			t.Errorf("%s restarts %v, and nothing reads it", s.Name, s.Restart)
-		}
 		all = append(all, Assignment{s.Name, v})
 	}
 	if _, err := Set(root, lidl, all); err != nil {
@@ -374,10 +371,10 @@ func TestRun(t *testing.T) {
 		{name: "get", args: []string{"get", "FIRMWARE_BAUD"}, out: "115200\n", json: `[{"name":"radio.FIRMWARE_BAUD","value":"115200","set":true,` +
 			`"file":"/userdata/etc/radio.conf","key":"FIRMWARE_BAUD","values":"1200 to 4000000: what the radio's firmware talks","restart":["bridge"]}]` + "\n"},
 		{
-			name: "get what nothing reads", args: []string{"get", "leds.MODE", "hostname"},
-			out: "  leds.MODE                  bright                   # off, dim, bright (not used yet)\n" +
+			name: "get two", args: []string{"get", "netwatch.DRY_RUN", "hostname"},
+			out: "  netwatch.DRY_RUN           0                        # 0, 1: only says what it would do\n" +
 				"  hostname                   rtl8196e-gw              # letters, digits and '-'\n",
-			json: `[{"name":"leds.MODE","value":"bright","set":false,"file":"/userdata/etc/leds.conf","key":"MODE","values":"off, dim, bright","later":true},` +
+			json: `[{"name":"netwatch.DRY_RUN","value":"0","set":false,"file":"/userdata/etc/netwatch.conf","key":"DRY_RUN","values":"0, 1: only says what it would do","restart":["core"]},` +
 				`{"name":"hostname","value":"rtl8196e-gw","set":false,"file":"/userdata/etc/hostname","values":"letters, digits and '-'","restart":["core"]}]` + "\n",
 		},
 		{
@@ -411,9 +408,9 @@ func TestRun(t *testing.T) {
 			json: `{"changed":["radio.FIRMWARE_BAUD"],"restarted":[],"left":[{"service":"bridge","state":"stopped"}]}` + "\n",
 		},
 		{
-			name: "set what nothing reads", args: []string{"set", "leds.MODE=dim"},
-			out:  "leds.MODE changed in /userdata/etc/leds.conf\nleds.MODE: kept for a later version: nothing reads it yet\n",
-			json: `{"changed":["leds.MODE"],"restarted":[],"later":["leds.MODE"]}` + "\n",
+			name: "set what core takes over while it runs", args: []string{"set", "leds.MODE=dim"}, restarts: map[string]any{"core": Reloaded},
+			out:  "leds.MODE changed in /userdata/etc/leds.conf\ncore uses it from now on\n",
+			json: `{"changed":["leds.MODE"],"restarted":[],"reloaded":["core"]}` + "\n",
 		},
 		{
 			name: "set what is read at every use", args: []string{"set", "TZ=CET-1"}, out: "TZ changed in /userdata/etc/TZ\n",
@@ -470,7 +467,8 @@ func TestRun(t *testing.T) {
 				var out, errs bytes.Buffer
 				var asked []string
 				err := Run(box(t, files), applet.IO{Out: &out, Err: &errs}, tt.args, asJSON, func(service string, live bool) (string, error) {
-					if want := service == "bridge" && !tt.whole; live != want {
+					want := service == "bridge" && !tt.whole || tt.restarts[service] == any(Reloaded)
+					if live != want {
 						t.Errorf("%s: live %v, want %v", service, live, want)
 					}
 					asked = append(asked, service)
@@ -528,12 +526,6 @@ func TestRunList(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "* radio.FIRMWARE_BAUD") || !strings.Contains(out.String(), "  hostname ") {
 		t.Errorf("list:\n%s", out.String())
-	}
-	for line := range strings.Lines(out.String()) {
-		waits := strings.Contains(line, " leds.")
-		if waits != strings.Contains(line, " (not used yet)") {
-			t.Errorf("list: %s", line)
-		}
 	}
 	if !strings.Contains(errs.String(), "unknown key") {
 		t.Errorf("warnings: %q", errs.String())

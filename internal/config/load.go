@@ -598,13 +598,13 @@ func (l *loader) tz() string {
 }
 
 func (l *loader) leds() LEDs {
-	leds := LEDs{Mode: "bright"}
+	leds := LEDs{Mode: LEDsBright}
 	all, _ := l.entries(fileLEDs)
 	l.each(fileLEDs, all, func(e entry) verdict {
 		if e.key != "MODE" {
 			return verdict{problem: unknown}
 		}
-		v := oneOf(e.value, "off", "dim", "bright").using(leds.Mode)
+		v := oneOf(e.value, LEDsOff, LEDsDim, LEDsBright).using(leds.Mode)
 		if v.problem == "" {
 			leds.Mode = e.value
 		}

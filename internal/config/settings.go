@@ -17,12 +17,12 @@ type Setting struct {
 	File    string   // path on the box
 	Key     string   // in that file; "" where the file is the value
 	Restart []string // services that read it at their start; none: no restart helps
-	Later   bool     // nothing reads it yet; a file of the firmware before has it
 
 	value func(c Config, b rtl8196e.Board) string // in effect
 }
 
-// live are the keys of radio.conf that the bridge takes over while it runs.
+// live are the keys of radio.conf that the bridge takes over while it runs. Core
+// does so with leds.conf.
 var live = [...]string{
 	"FIRMWARE_BAUD", "FIRMWARE_FLOW_CTRL", "BRIDGE_BIND", "BRIDGE_ALLOW", "BRIDGE_TAKEOVER", "BRIDGE_CLAIM_MS", "BRIDGE_STALL_S",
 }
@@ -30,7 +30,15 @@ var live = [...]string{
 // Live tells whether the services take the setting over while they run, when
 // they are told to reload.
 func (s Setting) Live() bool {
-	return s.File == fileRadio && slices.Contains(live[:], s.Key) || s.File == fileGateway && strings.HasPrefix(s.Key, "ETH_")
+	switch s.File {
+	case fileLEDs:
+		return true
+	case fileRadio:
+		return slices.Contains(live[:], s.Key)
+	case fileGateway:
+		return strings.HasPrefix(s.Key, "ETH_")
+	}
+	return false
 }
 
 // Services that read settings.
@@ -52,57 +60,56 @@ func Settings() []Setting {
 	type brd = rtl8196e.Board
 	radio := []string{serviceBridge}
 	core := []string{serviceCore}
-	const later = true
 	all := []Setting{
-		{"radio.MODE", "zigbee, otbr", fileRadio, "MODE", radio, false, func(c c, _ brd) string { return c.Radio.Mode }},
-		{"radio.FIRMWARE_BAUD", "1200 to 4000000: what the radio's firmware talks", fileRadio, "FIRMWARE_BAUD", radio, false, func(c c, _ brd) string { return strconv.Itoa(c.Radio.Baud) }},
-		{"radio.FIRMWARE_FLOW_CTRL", "none, sw, hw", fileRadio, "FIRMWARE_FLOW_CTRL", radio, false, func(c c, b brd) string {
+		{"radio.MODE", "zigbee, otbr", fileRadio, "MODE", radio, func(c c, _ brd) string { return c.Radio.Mode }},
+		{"radio.FIRMWARE_BAUD", "1200 to 4000000: what the radio's firmware talks", fileRadio, "FIRMWARE_BAUD", radio, func(c c, _ brd) string { return strconv.Itoa(c.Radio.Baud) }},
+		{"radio.FIRMWARE_FLOW_CTRL", "none, sw, hw", fileRadio, "FIRMWARE_FLOW_CTRL", radio, func(c c, b brd) string {
 			if c.Radio.FlowSet {
 				return c.Radio.Flow
 			}
 			return b.Radio.Flow
 		}},
-		{"radio.BRIDGE_BIND", "the address to listen on; 0.0.0.0: every one", fileRadio, "BRIDGE_BIND", radio, false, func(c c, _ brd) string {
+		{"radio.BRIDGE_BIND", "the address to listen on; 0.0.0.0: every one", fileRadio, "BRIDGE_BIND", radio, func(c c, _ brd) string {
 			if c.Radio.Bind == "" {
 				return "0.0.0.0"
 			}
 			return c.Radio.Bind
 		}},
-		{"radio.BRIDGE_ALLOW", "addresses and prefixes between commas: who may have the radio", fileRadio, "BRIDGE_ALLOW", radio, false, func(c c, _ brd) string { return joinPrefixes(c.Radio.Door.Allow) }},
-		{"radio.BRIDGE_TAKEOVER", "newest, same-host, never: who takes the radio from a client", fileRadio, "BRIDGE_TAKEOVER", radio, false, func(c c, _ brd) string {
+		{"radio.BRIDGE_ALLOW", "addresses and prefixes between commas: who may have the radio", fileRadio, "BRIDGE_ALLOW", radio, func(c c, _ brd) string { return joinPrefixes(c.Radio.Door.Allow) }},
+		{"radio.BRIDGE_TAKEOVER", "newest, same-host, never: who takes the radio from a client", fileRadio, "BRIDGE_TAKEOVER", radio, func(c c, _ brd) string {
 			return cmp.Or(c.Radio.Door.Takeover, TakeoverNewest)
 		}},
-		{"radio.BRIDGE_CLAIM_MS", "50 to 10000: a client silent for so long may listen", fileRadio, "BRIDGE_CLAIM_MS", radio, false, func(c c, _ brd) string {
+		{"radio.BRIDGE_CLAIM_MS", "50 to 10000: a client silent for so long may listen", fileRadio, "BRIDGE_CLAIM_MS", radio, func(c c, _ brd) string {
 			return strconv.Itoa(cmp.Or(c.Radio.Door.ClaimMS, DefaultClaimMS))
 		}},
-		{"radio.BRIDGE_STALL_S", "5 to 3600: seconds until a standstill is one", fileRadio, "BRIDGE_STALL_S", radio, false, func(c c, _ brd) string {
+		{"radio.BRIDGE_STALL_S", "5 to 3600: seconds until a standstill is one", fileRadio, "BRIDGE_STALL_S", radio, func(c c, _ brd) string {
 			return strconv.Itoa(cmp.Or(c.Radio.Door.StallS, DefaultStallS))
 		}},
-		{"radio.BRIDGE_ENGINE", "user; kernel: the kernel's own driver, where it has one", fileRadio, "BRIDGE_ENGINE", radio, false, func(c c, _ brd) string { return c.Radio.Engine() }},
-		{"radio.FIRMWARE", "ncp, rcp, otrcp, router: a note; only ncp is announced as a Zigbee coordinator", fileRadio, "FIRMWARE", core, false, func(c c, _ brd) string { return c.Radio.Firmware }},
-		{"radio.FIRMWARE_VERSION", "a note", fileRadio, "FIRMWARE_VERSION", core, false, func(c c, _ brd) string { return c.Radio.FirmwareVersion }},
-		{"radio.BOOTLOADER_VERSION", "a note", fileRadio, "BOOTLOADER_VERSION", nil, false, func(c c, _ brd) string { return c.Radio.BootloaderVersion }},
+		{"radio.BRIDGE_ENGINE", "user; kernel: the kernel's own driver, where it has one", fileRadio, "BRIDGE_ENGINE", radio, func(c c, _ brd) string { return c.Radio.Engine() }},
+		{"radio.FIRMWARE", "ncp, rcp, otrcp, router: a note; only ncp is announced as a Zigbee coordinator", fileRadio, "FIRMWARE", core, func(c c, _ brd) string { return c.Radio.Firmware }},
+		{"radio.FIRMWARE_VERSION", "a note", fileRadio, "FIRMWARE_VERSION", core, func(c c, _ brd) string { return c.Radio.FirmwareVersion }},
+		{"radio.BOOTLOADER_VERSION", "a note", fileRadio, "BOOTLOADER_VERSION", nil, func(c c, _ brd) string { return c.Radio.BootloaderVersion }},
 
-		{"hostname", "letters, digits and '-'", fileHostname, "", core, false, func(c c, _ brd) string { return c.Hostname }},
-		{nameMAC, "aa:bb:cc:dd:ee:ff; made once when absent", fileMAC, "", core, false, func(c c, _ brd) string { return formatMAC(c.Network.MAC) }},
-		{"TZ", "a POSIX time zone, such as CET-1CEST,M3.5.0,M10.5.0/3", fileTZ, "", nil, false, func(c c, _ brd) string { return c.TZ }},
-		{"ntp.server", "names or addresses between blanks, each with :PORT if it needs one", fileNTP, keyServer, core, false, func(c c, _ brd) string { return strings.Join(c.NTP.Servers, " ") }},
+		{"hostname", "letters, digits and '-'", fileHostname, "", core, func(c c, _ brd) string { return c.Hostname }},
+		{nameMAC, "aa:bb:cc:dd:ee:ff; made once when absent", fileMAC, "", core, func(c c, _ brd) string { return formatMAC(c.Network.MAC) }},
+		{"TZ", "a POSIX time zone, such as CET-1CEST,M3.5.0,M10.5.0/3", fileTZ, "", nil, func(c c, _ brd) string { return c.TZ }},
+		{"ntp.server", "names or addresses between blanks, each with :PORT if it needs one", fileNTP, keyServer, core, func(c c, _ brd) string { return strings.Join(c.NTP.Servers, " ") }},
 
-		{"leds.MODE", "off, dim, bright", fileLEDs, "MODE", nil, later, func(c c, _ brd) string { return c.LEDs.Mode }},
+		{"leds.MODE", "off, dim, bright", fileLEDs, "MODE", core, func(c c, _ brd) string { return c.LEDs.Mode }},
 
-		{"netwatch.ENABLED", "0, 1: may reboot the gateway when nothing answers", fileNetwatch, "ENABLED", core, false, func(c c, _ brd) string { return bit(c.Netwatch.Enabled) }},
-		{"netwatch.TARGETS", "up to 8 addresses, names, or gateway; none: gateway", fileNetwatch, "TARGETS", core, false, func(c c, _ brd) string { return cmp.Or(strings.Join(c.Netwatch.Targets, " "), TargetGateway) }},
-		{"netwatch.FAIL_MIN", "1 to 1440 minutes without an answer until then", fileNetwatch, "FAIL_MIN", core, false, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.FailMinutes) }},
-		{"netwatch.POLL_SEC", "5 to 3600 seconds between two looks", fileNetwatch, "POLL_SEC", core, false, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.PollSeconds) }},
-		{"netwatch.MAX_REBOOT", "0 to 100 within WINDOW_H", fileNetwatch, "MAX_REBOOT", core, false, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.MaxReboots) }},
-		{"netwatch.WINDOW_H", "1 to 720 hours", fileNetwatch, "WINDOW_H", core, false, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.WindowHours) }},
-		{"netwatch.DRY_RUN", "0, 1: only says what it would do", fileNetwatch, "DRY_RUN", core, false, func(c c, _ brd) string { return bit(c.Netwatch.DryRun) }},
+		{"netwatch.ENABLED", "0, 1: may reboot the gateway when nothing answers", fileNetwatch, "ENABLED", core, func(c c, _ brd) string { return bit(c.Netwatch.Enabled) }},
+		{"netwatch.TARGETS", "up to 8 addresses, names, or gateway; none: gateway", fileNetwatch, "TARGETS", core, func(c c, _ brd) string { return cmp.Or(strings.Join(c.Netwatch.Targets, " "), TargetGateway) }},
+		{"netwatch.FAIL_MIN", "1 to 1440 minutes without an answer until then", fileNetwatch, "FAIL_MIN", core, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.FailMinutes) }},
+		{"netwatch.POLL_SEC", "5 to 3600 seconds between two looks", fileNetwatch, "POLL_SEC", core, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.PollSeconds) }},
+		{"netwatch.MAX_REBOOT", "0 to 100 within WINDOW_H", fileNetwatch, "MAX_REBOOT", core, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.MaxReboots) }},
+		{"netwatch.WINDOW_H", "1 to 720 hours", fileNetwatch, "WINDOW_H", core, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.WindowHours) }},
+		{"netwatch.DRY_RUN", "0, 1: only says what it would do", fileNetwatch, "DRY_RUN", core, func(c c, _ brd) string { return bit(c.Netwatch.DryRun) }},
 
-		{"gateway.GW_LOG_KIB", "16 to 256: the log in memory", fileGateway, "GW_LOG_KIB", nil, false, func(c c, _ brd) string { return strconv.Itoa(c.Gateway.LogKiB) }},
-		{"gateway.ETH_PROFILE", strings.Join(EthProfiles[:], ", ") + ": how the Ethernet driver is tuned", fileGateway, "ETH_PROFILE", core, false, func(c c, _ brd) string { return cmp.Or(c.Gateway.Ethernet.Profile, EthProfiles[0]) }},
-		{"gateway.ETH_KNOBS", "name=value between blanks, instead of the profile's; gwctl eth names them", fileGateway, "ETH_KNOBS", core, false, func(c c, _ brd) string { return c.Gateway.Ethernet.Knobs }},
-		{"gateway.ETH_QDISC", "fq_codel, where the kernel has it; default", fileGateway, "ETH_QDISC", core, false, func(c c, _ brd) string { return cmp.Or(c.Gateway.Ethernet.Qdisc, QdiscFQCodel) }},
-		{"gateway.GW_NETWATCH_DRIVER", "0, 1: netwatch binds the Ethernet driver anew before it reboots", fileGateway, "GW_NETWATCH_DRIVER", core, false, func(c c, _ brd) string { return bit(c.Gateway.NetwatchDriver) }},
+		{"gateway.GW_LOG_KIB", "16 to 256: the log in memory", fileGateway, "GW_LOG_KIB", nil, func(c c, _ brd) string { return strconv.Itoa(c.Gateway.LogKiB) }},
+		{"gateway.ETH_PROFILE", strings.Join(EthProfiles[:], ", ") + ": how the Ethernet driver is tuned", fileGateway, "ETH_PROFILE", core, func(c c, _ brd) string { return cmp.Or(c.Gateway.Ethernet.Profile, EthProfiles[0]) }},
+		{"gateway.ETH_KNOBS", "name=value between blanks, instead of the profile's; gwctl eth names them", fileGateway, "ETH_KNOBS", core, func(c c, _ brd) string { return c.Gateway.Ethernet.Knobs }},
+		{"gateway.ETH_QDISC", "fq_codel, where the kernel has it; default", fileGateway, "ETH_QDISC", core, func(c c, _ brd) string { return cmp.Or(c.Gateway.Ethernet.Qdisc, QdiscFQCodel) }},
+		{"gateway.GW_NETWATCH_DRIVER", "0, 1: netwatch binds the Ethernet driver anew before it reboots", fileGateway, "GW_NETWATCH_DRIVER", core, func(c c, _ brd) string { return bit(c.Gateway.NetwatchDriver) }},
 	}
 	for _, s := range []struct {
 		prefix, file string
@@ -122,16 +129,16 @@ func Settings() []Setting {
 		}
 		all = append(
 			all,
-			Setting{s.prefix + ".IPADDR", "the IPv4 address", s.file, "IPADDR", core, false, get(func(s *Static) string { return s.Addr.Addr().String() })},
-			Setting{s.prefix + ".NETMASK", "255.255.255.0 and the like", s.file, "NETMASK", core, false, get(func(s *Static) string { return mask(s.Addr.Bits()) })},
-			Setting{s.prefix + ".GATEWAY", "the IPv4 address of the router", s.file, "GATEWAY", core, false, get(func(s *Static) string {
+			Setting{s.prefix + ".IPADDR", "the IPv4 address", s.file, "IPADDR", core, get(func(s *Static) string { return s.Addr.Addr().String() })},
+			Setting{s.prefix + ".NETMASK", "255.255.255.0 and the like", s.file, "NETMASK", core, get(func(s *Static) string { return mask(s.Addr.Bits()) })},
+			Setting{s.prefix + ".GATEWAY", "the IPv4 address of the router", s.file, "GATEWAY", core, get(func(s *Static) string {
 				if !s.Gateway.IsValid() {
 					return ""
 				}
 				return s.Gateway.String()
 			})},
-			Setting{s.prefix + ".DNS", "addresses between blanks", s.file, "DNS", core, false, get(func(s *Static) string { return join(s.DNS) })},
-			Setting{s.prefix + ".DOMAIN", "the search domain", s.file, "DOMAIN", core, false, get(func(s *Static) string { return s.Domain })},
+			Setting{s.prefix + ".DNS", "addresses between blanks", s.file, "DNS", core, get(func(s *Static) string { return join(s.DNS) })},
+			Setting{s.prefix + ".DOMAIN", "the search domain", s.file, "DOMAIN", core, get(func(s *Static) string { return s.Domain })},
 		)
 	}
 	return all
