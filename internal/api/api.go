@@ -114,6 +114,7 @@ type Status struct {
 	Network  *Network  `json:"network,omitempty"` // absent: core does not answer
 	Clock    *Clock    `json:"clock,omitempty"`   // absent: core does not answer
 	Radio    Radio     `json:"radio"`
+	Panel    *Panel    `json:"panel,omitempty"`  // absent: core does not answer
 	Bridge   *Bridge   `json:"bridge,omitempty"` // absent: the bridge does not answer
 	Services []Service `json:"services"`
 	Warnings []string  `json:"warnings,omitempty"` // configuration, missing parts
@@ -240,6 +241,23 @@ type Incident struct {
 // IncidentParams go with core's method "incidents".
 type IncidentParams struct {
 	Number int `json:"number,omitempty"` // one, with its text; 0: all, without
+}
+
+// FailedPath holds, while PID 1 has given up services, their names, a line each.
+// It is memory.
+const FailedPath = "/run/failed"
+
+// Panel is what core's panel answers to the method "panel".
+type Panel struct {
+	Button        string   `json:"button,omitempty"`        // the line, and how it is looked at
+	ButtonProblem string   `json:"buttonProblem,omitempty"` // why the button does nothing
+	LEDs          []string `json:"leds,omitempty"`          // that there are: status, lan
+	Missing       []string `json:"missing,omitempty"`       // LEDs of the board that the kernel does not have
+	Mode          string   `json:"mode"`                    // off, dim, bright
+	// Pattern is what the status LED shows: off, client, button, enrolment,
+	// failed service, no address.
+	Pattern string  `json:"pattern"`
+	Enrol   float64 `json:"enrolSeconds,omitempty"` // for so long a key can be enrolled over SSH
 }
 
 // Radio is the UART, who has it (INV 5), and what radio.conf says of the radio.

@@ -53,14 +53,23 @@ type watcher interface {
 	Warnings() []string
 }
 
+// panelist is services/panel, or nothing where it is left out.
+type panelist interface {
+	Run(ctx context.Context) error
+	Reload()
+	// Status is nil where it is left out.
+	Status() *api.Panel
+}
+
 // Applet is the process, as PID 1 starts it. version is that of the firmware.
 func Applet(version string) applet.Applet {
 	return applet.Applet{
 		Name: "core", Group: applet.Service,
-		Summary: "the rarely active services in one process: eth, netwatch, mdns, clock, SSH's port",
+		Summary: "the rarely active services in one process: eth, netwatch, mdns, clock, panel, SSH's port",
 		Usage: `core
 Brings the network up, keeps it up, watches whether anybody answers, announces
-the gateway, keeps the clock by time servers and hands SSH connections to sshd.
+the gateway, keeps the clock by time servers, minds the button and the LEDs, and
+hands SSH connections to sshd.
 gwinit starts it; it takes no options.`,
 		Run: func(ctx context.Context, _ applet.IO, args []string) error {
 			if len(args) > 0 {
@@ -97,7 +106,8 @@ func run(ctx context.Context, version string) error {
 	tune := newTuner(os.Getenv(api.EnvBootMode) == api.BootSafe)
 	mdns := newMDNS(version, os.Getenv(api.EnvBootMode))
 	port := newSSHPort(conn, func(line string) { fmt.Fprintln(os.Stderr, line) })
-	services := []func(context.Context) error{net.Run, tune.Run, watch.Run, mdns.Run, clock.Run, port}
+	panel := newPanel(net.NTP, os.Getenv(api.EnvBootMode))
+	services := []func(context.Context) error{net.Run, tune.Run, watch.Run, mdns.Run, clock.Run, panel.Run, port}
 	ended := make(chan error, len(services)+1)
 	for _, run := range services {
 		go func() { ended <- run(ctx) }()
@@ -125,14 +135,17 @@ func run(ctx context.Context, version string) error {
 				return json.Marshal(all)
 			case "warnings":
 				return json.Marshal(slices.Concat(warnings(), tune.Warnings(), watch.Warnings()))
+			case "panel":
+				return json.Marshal(panel.Status())
 			case "eth", "eth-set":
 				return tune.Call(method, params)
 			case "reload":
 				mdns.Reload()
 				tune.Reload()
+				panel.Reload()
 				return []byte("{}"), nil
 			}
-			return nil, fmt.Errorf("core has no method %q; it has status, clock, eth, eth-set, netwatch, incidents, warnings, reload", method)
+			return nil, fmt.Errorf("core has no method %q; it has status, clock, panel, eth, eth-set, netwatch, incidents, warnings, reload", method)
 		})
 	}()
 	if err := conn.Ready("eth"); err != nil {

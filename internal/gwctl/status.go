@@ -72,6 +72,7 @@ func (s screen) status(st api.Status) {
 	s.network(st)
 	s.radio(st)
 	s.bridge(st)
+	s.panel(st.Panel)
 	s.services(st.Services)
 	s.warnings(st.Warnings)
 }
@@ -370,6 +371,22 @@ func (s screen) kernel(b *api.Bridge, k *api.BridgeKernel) {
 	}
 	if len(lost) > 0 {
 		s.alarm("", "lost by the driver: "+strings.Join(lost, ", "))
+	}
+}
+
+// panel writes what is missing there, and what is not for ever.
+func (s screen) panel(p *api.Panel) {
+	if p == nil {
+		return
+	}
+	if p.ButtonProblem != "" {
+		s.row("panel", "the button does nothing: "+p.ButtonProblem)
+	}
+	if len(p.Missing) > 0 {
+		s.row(s.again("panel"), "no LED in this kernel: "+strings.Join(p.Missing, ", "))
+	}
+	if p.Enrol > 0 {
+		s.alarm(s.again("panel"), "a key can be enrolled over SSH for "+duration(p.Enrol)+" more: the button was pressed three times")
 	}
 }
 

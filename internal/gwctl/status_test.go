@@ -154,6 +154,9 @@ func TestStatusScreen(t *testing.T) {
 			s.Network.Method, s.Network.State, s.Network.Lease, s.Network.Server = "static", "static", 0, ""
 			s.Network.Conflicts = []api.Conflict{{Address: "192.168.1.50", MAC: "02:00:00:00:00:07"}, {Address: "fe80::11:22ff:fe33:4455"}}
 		}, false},
+		{"panel", func(s *api.Status) {
+			s.Panel = &api.Panel{ButtonProblem: "/dev/gpiochip0: there is no such GPIO chip", Missing: []string{"status"}, LEDs: []string{"lan"}, Mode: "dim", Pattern: "enrolment", Enrol: 500}
+		}, false},
 		{"bridge-silent", func(s *api.Status) { s.Bridge = nil }, false},
 		{"bridge-stopped", func(s *api.Status) {
 			s.Bridge, s.Radio.Owner = nil, ""

@@ -86,6 +86,7 @@ func (b *backend) Status(ctx context.Context) api.Status {
 	var bridge api.Bridge
 	var network api.Network
 	var clock api.Clock
+	var panel *api.Panel
 	var warnings []string
 	done := make(chan bool, 1)
 	go func() {
@@ -93,6 +94,7 @@ func (b *backend) Status(ctx context.Context) api.Status {
 		ok := b.ask(ctx, svcCore, "status", &network)
 		if ok {
 			b.ask(ctx, svcCore, "clock", &clock)
+			b.ask(ctx, svcCore, "panel", &panel)
 			b.ask(ctx, svcCore, "warnings", &warnings)
 		}
 		done <- ok
@@ -110,7 +112,7 @@ func (b *backend) Status(ctx context.Context) api.Status {
 	select {
 	case ok := <-done:
 		if ok {
-			s.Network = &network
+			s.Network, s.Panel = &network, panel
 			if clock.State != "" {
 				s.Clock = &clock
 			}

@@ -40,6 +40,7 @@ var parts = []part{
 	{"no_core", "core: eth, DHCP (netlink, insomniacslk/dhcp, net)"},
 	{"no_mdns", "mDNS"},
 	{"no_clock", "time (NTP)"},
+	{"no_panel", "button and LEDs"},
 	{"no_ethtune", "Ethernet tuning, ethtool, fq_codel"},
 	{"no_netwatch", "netwatch"},
 	{"no_gwctl", "gwctl's command line"},
