@@ -145,7 +145,7 @@ func readTouched(r io.Reader) ([]Touch, error) {
 func countBoot(ctx context.Context, cfg Config, port int, more ...string) (Instructions, *Machine, error) {
 	var n Instructions
 	if cfg.Kernel == "" {
-		kernel, err := Kernel(ctx)
+		kernel, err := Kernel(ctx, KernelFull)
 		if err != nil {
 			return n, nil, err
 		}

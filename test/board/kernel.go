@@ -21,20 +21,28 @@ func root() (string, error) {
 	return filepath.Dir(file), nil
 }
 
-// Kernel returns the path of the emulated gateway's vmlinux, which it builds
-// when the cache has none; that takes minutes and says so on stderr.
-func Kernel(ctx context.Context) (string, error) {
+// The emulated gateway's kernels.
+const (
+	// KernelFull has what the firmware can use and what tests need.
+	KernelFull = "full"
+	// KernelIncumbent has what the kernel of today's firmware has, and no more.
+	KernelIncumbent = "incumbent"
+)
+
+// Kernel returns the path of that vmlinux, which it builds when the cache has
+// none; that takes minutes and says so on stderr.
+func Kernel(ctx context.Context, name string) (string, error) {
 	dir, err := root()
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(dir, "kernel", "build.sh"))
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "kernel", "build.sh"), name)
 	// With SIGTERM the script removes what it has begun.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("board: build the kernel: %w", err)
+		return "", fmt.Errorf("board: build the kernel %s: %w", name, err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }

@@ -29,7 +29,7 @@ const (
 
 // Config is one machine. Rootfs and Dir must be given.
 type Config struct {
-	Kernel   string // vmlinux; "" is what Kernel builds
+	Kernel   string // vmlinux; "" is KernelFull
 	Rootfs   string // squashfs with the loader's header or without
 	Userdata string // JFFS2 likewise, or any bytes; "" is erased flash
 	// Dir is where the flash files are. Keep leaves jffs2-fs as an earlier
@@ -108,7 +108,7 @@ func start(ctx context.Context, cfg Config, stderr func(string)) (*Machine, erro
 		cfg.Forward = map[int]int{BridgePort: 0, SSHPort: 0}
 	}
 	if cfg.Kernel == "" {
-		kernel, err := Kernel(ctx)
+		kernel, err := Kernel(ctx, KernelFull)
 		if err != nil {
 			return nil, err
 		}

@@ -40,7 +40,7 @@ var kernel string
 func TestMain(m *testing.M) {
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
-	k, err := board.Kernel(ctx)
+	k, err := board.Kernel(ctx, board.KernelFull)
 	cancel()
 	if err == nil {
 		_, err = os.Stat(rootfsBin)

@@ -1,12 +1,16 @@
 #!/bin/sh
-# Builds the emulated gateway's kernel from Debian's linux-source-6.1 and
-# prints the path of vmlinux on stdout; what it does goes to stderr.
+# Builds the emulated gateway's kernels from Debian's linux-source-6.1 and
+# prints the path of each vmlinux on stdout; what it does goes to stderr.
 #
-#   build.sh        build it, or find it in the cache
-#   build.sh -n     print where it is or will be, and build nothing
+#   build.sh [KERNEL...]      build them, or find them in the cache
+#   build.sh -n [KERNEL...]   print where they are or will be, and build nothing
+#
+# full       what the firmware can use (board/rtl8196e/kernel.fragment), and
+#            what tests need; the default
+# incumbent  what the kernel of today's firmware has, and no more
 #
 # The cache is ${GW_CACHE:-$HOME/.cache/gwinit}/kernel/KEY; KEY covers what
-# goes into a kernel: fragment, board.dtsi, this script, source and compiler.
+# goes into a kernel: its options, board.dtsi, this script, source and compiler.
 # A second caller waits for the first.
 set -eu
 
@@ -22,30 +26,66 @@ die() {
 	exit 1
 }
 
+# options prints a kernel's fragments as one: the last word on each option, in
+# an order of its own and without comments, so that neither makes a new kernel.
+options() {
+	case $1 in
+	full) set -- machine incumbent ../../../board/rtl8196e/kernel.fragment tests ;;
+	incumbent) set -- machine incumbent ;;
+	*) die "no kernel $1; full or incumbent" ;;
+	esac
+	(cd "$here" && cat "$@") | awk '
+		/^CONFIG_[A-Z0-9_]+=/ { split($0, part, "="); name = part[1] }
+		/^# CONFIG_[A-Z0-9_]+ is not set$/ { name = $2 }
+		name != "" { last[name] = $0; name = "" }
+		END { for (name in last) print last[name] }' | LC_ALL=C sort
+}
+
 version=$(dpkg-query -W -f '${Version}' linux-source-6.1 2>/dev/null) && [ -r $tarball ] &&
 	compiler=$(${cross}gcc --version 2>/dev/null | head -n 1) ||
 	die "linux-source-6.1 or the cross compiler is missing: test/deps/deps.sh kernel"
-key=$({
-	cat "$here/fragment" "$here/board.dtsi" "$here/lost-timer.c" "$here/build.sh"
-	echo "$version $compiler"
-} | sha256sum | cut -c 1-16)
-out=$cache/$key/vmlinux
+# path prints where a kernel is.
+path() {
+	options "$1" >/dev/null
+	key=$({
+		options "$1"
+		cat "$here/board.dtsi" "$here/lost-timer.c" "$here/build.sh"
+		echo "$version $compiler"
+	} | sha256sum | cut -c 1-16)
+	echo "$cache/$key/vmlinux"
+}
 
-if [ "${1-}" = -n ] || [ -e "$out" ]; then
-	echo "$out"
-	exit 0
+only=
+if [ "${1-}" = -n ]; then
+	only=1
+	shift
 fi
+[ $# -gt 0 ] || set -- full
 
+# missing prints those of its arguments that are not in the cache.
+missing() {
+	for kernel; do
+		out=$(path "$kernel") || exit
+		[ -e "$out" ] || echo "$kernel"
+	done
+}
+answer() {
+	for kernel; do
+		path "$kernel"
+	done
+	exit 0
+}
+
+todo=$(missing "$@")
+[ -z "$only" ] && [ -n "$todo" ] || answer "$@"
 mkdir -p "$cache"
 exec 9>"$cache/lock"
 flock -n 9 || {
 	say "another build is running, waiting for it"
 	flock 9
 }
-if [ -e "$out" ]; then
-	echo "$out"
-	exit 0
-fi
+todo=$(missing "$@")
+[ -n "$todo" ] || answer "$@"
 
 # What an interrupted build left behind goes first: we hold the lock.
 rm -rf "$cache"/build.*
@@ -58,11 +98,11 @@ trap 'exit 130' INT TERM HUP
 began=$(date +%s)
 took() { echo "$(($(date +%s) - began)) s"; }
 
-say "building $key once: about 5 minutes on 2 cores"
+say "building" $todo "once: about 5 minutes each on 2 cores"
 say "unpacking what is needed of $tarball"
 # Kconfig and Makefiles are read all over the tree, sources only where
 # something is switched on.
-cat >"$work/exclude" <<EOF
+cat >"$work/exclude" <<END
 $top/Documentation/*/*
 $top/LICENSES/*
 $top/rust/*
@@ -79,8 +119,8 @@ $top/drivers/media/*.[ch]
 $top/drivers/net/wireless/*.[ch]
 $top/drivers/scsi/*.[ch]
 $top/drivers/staging/*.[ch]
-EOF
-mkdir "$work/src" "$work/out"
+END
+mkdir "$work/src"
 tar x -f $tarball -I 'xz -dc -T0' --strip-components=1 -X "$work/exclude" -C "$work/src" &
 job=$!
 wait $job || die "unpacking failed"
@@ -100,37 +140,41 @@ cat "$here/lost-timer.c" >>"$time_c"
 
 # Time, user and host are pinned: nothing of this machine is in the kernel.
 build() {
-	exec make -C "$work/src" O="$work/out" ARCH=mips CROSS_COMPILE=$cross \
-		KCONFIG_ALLCONFIG="$here/fragment" KBUILD_BUILD_TIMESTAMP=2024-01-01 \
+	exec make -C "$work/src" O="$work/$kernel" ARCH=mips CROSS_COMPILE=$cross \
+		KCONFIG_ALLCONFIG="$work/options" KBUILD_BUILD_TIMESTAMP=2024-01-01 \
 		KBUILD_BUILD_USER=gwinit KBUILD_BUILD_HOST=gwinit "$@"
 }
 failed() {
 	job=
 	wait
 	tail -n 30 "$work/log" >&2
-	die "$1 (after $(took))"
+	die "$kernel: $1 (after $(took))"
 }
-(build allnoconfig) >"$work/log" 2>&1 || failed "configuring failed"
-# An option that allnoconfig dropped for a missing dependency is a mistake
-# in the fragment, and would be found much later otherwise.
-lost=$(grep -E '^CONFIG_[A-Z0-9_]+=(y|[0-9]+)$' "$here/fragment" | grep -vxFf "$work/out/.config" || true)
-[ -z "$lost" ] || die "the configuration does not take" $lost
 
-say "compiling ($(took))"
-fifo=$work/fifo
-mkfifo "$fifo"
-awk -v log_="$work/log" '{ print >log_ } /^  (CC|AS)  / && ++n % 200 == 0 {
-	printf "kernel: %d of about 880 files\n", n >"/dev/stderr" }' <"$fifo" &
-build -j"$(nproc)" vmlinux >"$fifo" 2>&1 &
-job=$!
-wait $job || failed "compiling failed"
-job=
-wait
+mkfifo "$work/fifo"
+for kernel in $todo; do
+	out=$(path "$kernel")
+	mkdir "$work/$kernel" "$work/done"
+	options "$kernel" >"$work/options"
+	(build allnoconfig) >"$work/log" 2>&1 || failed "configuring failed"
+	# An option that allnoconfig dropped for a missing dependency is a mistake
+	# in a fragment, and would be found much later otherwise.
+	lost=$(grep -E '^CONFIG_[A-Z0-9_]+=(y|[0-9]+)$' "$work/options" | grep -vxFf "$work/$kernel/.config" || true)
+	[ -z "$lost" ] || die "$kernel: the configuration does not take" $lost
 
-mkdir "$work/$key"
-mv "$work/out/vmlinux" "$work/out/.config" "$work/$key/"
-mv "$work/$key/.config" "$work/$key/config"
-rm -rf "${out%/*}"
-mv "$work/$key" "$cache/"
-say "done in $(took)"
-echo "$out"
+	say "$kernel: compiling ($(took))"
+	awk -v log_="$work/log" -v kernel="$kernel" '{ print >log_ } /^  (CC|AS)  / && ++n % 200 == 0 {
+		printf "kernel: %s: %d of about 880 files\n", kernel, n >"/dev/stderr" }' <"$work/fifo" &
+	build -j"$(nproc)" vmlinux >"$work/fifo" 2>&1 &
+	job=$!
+	wait $job || failed "compiling failed"
+	job=
+	wait
+
+	mv "$work/$kernel/vmlinux" "$work/done/"
+	mv "$work/$kernel/.config" "$work/done/config"
+	rm -rf "${out%/*}"
+	mv "$work/done" "${out%/*}"
+	say "$kernel: done ($(took))"
+done
+answer "$@"

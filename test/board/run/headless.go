@@ -46,14 +46,6 @@ func headless(ctx context.Context, o options, out io.Writer) error {
 	} else if pid != 0 {
 		return errRunning
 	}
-	if o.kernel == "" {
-		// Here, where its progress is seen.
-		kernel, err := board.Kernel(ctx)
-		if err != nil {
-			return err
-		}
-		o.kernel = kernel
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return err

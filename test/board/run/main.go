@@ -21,6 +21,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"gwinit/test/board"
 )
 
 func main() {
@@ -72,6 +74,13 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		return serve(ctx, o)
 	case command == "run" && missing(o) != nil:
 		return missing(o)
+	case command == "run" && ours(o.kernel):
+		// Before the background half, so that its progress is seen.
+		if o.kernel, err = board.Kernel(ctx, o.kernel); err != nil {
+			return err
+		}
+	}
+	switch {
 	case command == "run" && o.headless:
 		return headless(ctx, o, out)
 	case command == "run":
@@ -84,11 +93,14 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	return errors.New("usage: board run|stop|status [flags]")
 }
 
+// ours tells the name of a kernel of this tree from a path.
+func ours(kernel string) bool { return kernel == board.KernelFull || kernel == board.KernelIncumbent }
+
 // missing names a file that was asked for and is not there, before anything is
 // started with it.
 func missing(o options) error {
 	for _, f := range []struct{ variable, path string }{{"KERNEL", o.kernel}, {"ROOTFS", o.rootfs}, {"USERDATA", o.userdata}} {
-		if f.path == "" {
+		if f.path == "" || f.path == o.kernel && ours(o.kernel) {
 			continue
 		}
 		if _, err := os.Stat(f.path); err != nil {
@@ -124,7 +136,7 @@ func parse(args []string, env func(string) string, out io.Writer) (options, erro
 	f := flag.NewFlagSet("board", flag.ContinueOnError)
 	f.SetOutput(out)
 	f.StringVar(&o.dir, "dir", "build/run", "folder for flash, console log and process ID")
-	f.StringVar(&o.kernel, "kernel", env("KERNEL"), "vmlinux to boot; empty builds the one of this tree")
+	f.StringVar(&o.kernel, "kernel", text("KERNEL", board.KernelFull), "kernel of this tree (full, incumbent) or a vmlinux")
 	f.StringVar(&o.rootfs, "rootfs", text("ROOTFS", "build/rootfs.bin"), "root file system image")
 	f.StringVar(&o.userdata, "userdata", text("USERDATA", "build/userdata.bin"), "what jffs2-fs holds at the first run or after RESET=1")
 	f.StringVar(&o.radio, "radio", text("RADIO", "build/radiosim"), "radio simulator; none for an open UART")

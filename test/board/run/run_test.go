@@ -21,7 +21,7 @@ func TestParse(t *testing.T) {
 	}{
 		{
 			name: "defaults",
-			want: options{rootfs: "build/rootfs.bin", userdata: "build/userdata.bin", radio: "build/radiosim", bridgePort: 8888, sshPort: 2222},
+			want: options{kernel: "full", rootfs: "build/rootfs.bin", userdata: "build/userdata.bin", radio: "build/radiosim", bridgePort: 8888, sshPort: 2222},
 		},
 		{
 			name: "the environment",
@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 		},
 		{
 			name: "a flag goes before the environment", args: []string{"-bridge-port", "7"}, env: map[string]string{"BRIDGE_PORT": "1", "HEADLESS": "0"},
-			want: options{rootfs: "build/rootfs.bin", userdata: "build/userdata.bin", radio: "build/radiosim", bridgePort: 7, sshPort: 2222},
+			want: options{kernel: "full", rootfs: "build/rootfs.bin", userdata: "build/userdata.bin", radio: "build/radiosim", bridgePort: 7, sshPort: 2222},
 		},
 		{name: "no port", env: map[string]string{"SSH_PORT": "ssh"}, err: "SSH_PORT=ssh: not a port number"},
 		{name: "port too high", env: map[string]string{"BRIDGE_PORT": "70000"}, err: "not a port number"},
