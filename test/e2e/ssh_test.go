@@ -151,6 +151,35 @@ func TestSSH(t *testing.T) {
 	if out := p.must(board.SSHPort, strings.NewReader("echo $SSH_TTY; stty size; exit 0\n"), "ssh", "-tt", "root@127.0.0.1"); !strings.Contains(out, "/dev/pts/") {
 		t.Errorf("a terminal: %q", out)
 	}
+	// Three sessions more, for the figure.
+	var more sync.WaitGroup
+	for range 3 {
+		more.Go(func() {
+			if _, said, err := p.try(board.SSHPort, nil, "ssh", "root@127.0.0.1", "sleep 15"); err != nil {
+				t.Errorf("a session of several: %v\n%s", err, said)
+			}
+		})
+	}
+	await(t, m, "three shells", func(s api.Status) bool {
+		sshd = service(t, s, "sshd")
+		return strings.Count(run(t, m, "netstat -n"), ":22 ") >= 3
+	})
+	t.Logf("sshd with three sessions: %d KiB of memory, %d of them its own", sshd.RSS, sshd.Anon)
+	more.Wait()
+	// Strangers, many at a time, at the radio's port.
+	var strangers []net.Conn
+	for range 100 {
+		c, err := net.Dial("tcp", m.Addr(board.BridgePort))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, "SSH-2.0-stranger\r\n") // it may be closed already
+		strangers = append(strangers, c)
+	}
+	for _, c := range strangers[50:] {
+		c.Close()
+	}
 	content := bytes.Repeat([]byte("gateway "), 1<<14)
 	if err := os.WriteFile(p.file("up"), content, 0o600); err != nil {
 		t.Fatal(err)

@@ -119,7 +119,7 @@ func TestOpenSSH(t *testing.T) {
 	}
 }
 
-// The files that travel, by all three ways of OpenSSH that there are.
+// The files that travel, by all ways of OpenSSH that there are.
 func TestOpenSSHFiles(t *testing.T) {
 	b := newBox(t)
 	c := newClient(t, b)
@@ -141,6 +141,32 @@ func TestOpenSSHFiles(t *testing.T) {
 	same(c.file("down"))
 	c.must("scp", c.options("id_ed25519", "-s", "-r", to+remote, c.file("tree"))...)
 	same(c.file("tree/a"))
+
+	// The protocol before SFTP, which `scp` of this version speaks with -O.
+	old := append([]string{"-O"}, c.options("id_ed25519")...)
+	with := func(args ...string) []string { return append(append([]string{}, old...), args...) }
+	c.must("scp", with("-p", c.file("up"), to+remote+"/sub-a")...)
+	same(remote + "/sub-a")
+	if info, err := os.Stat(remote + "/sub-a"); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	c.must("scp", with("-r", c.file("tree"), to+remote+"/")...)
+	same(remote + "/tree/a")
+	c.must("scp", with("-rp", to+remote+"/tree", c.file("tree2"))...)
+	same(c.file("tree2/a"))
+	c.must("scp", with(to+remote+"/sub-a", c.file("down2"))...)
+	same(c.file("down2"))
+	for _, args := range [][]string{with(to+remote+"/none", c.file("x")), with(to+remote+"/tree", c.file("x")), with(c.file("up"), to+"/none/x")} {
+		if out, status := c.try("", "scp", args...); status == 0 || !strings.Contains(out, "scp: ") {
+			t.Errorf("scp %q: %d, %q", args[len(args)-2:], status, out)
+		}
+	}
+	if err := os.RemoveAll(remote + "/tree"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(remote + "/sub-a"); err != nil {
+		t.Fatal(err)
+	}
 
 	batch := strings.Join([]string{
 		"cd " + remote, "pwd", "ls -la", "mkdir sub", "put " + c.file("up") + " sub/b", "rename sub/b sub/c", "ln -s c sub/link", "chmod 600 sub/c",

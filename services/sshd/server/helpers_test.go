@@ -3,6 +3,7 @@
 package server
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -15,6 +16,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gwinit/internal/applet"
+	"gwinit/services/sshd/scp"
 )
 
 // shell stands for the gateway's: `-sh` reads lines, `sh -c COMMAND` runs one.
@@ -58,6 +62,9 @@ func command(line string) int {
 		return 0
 	}
 	switch rest := words[1:]; words[0] {
+	case "scp":
+		a := scp.Applet()
+		return a.Execute(context.Background(), applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, rest)
 	case "echo":
 		fmt.Println(strings.Join(rest, " "))
 	case "status":

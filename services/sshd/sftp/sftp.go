@@ -159,12 +159,11 @@ func Serve(ctx context.Context, c io.ReadWriteCloser, o Options) error {
 
 // server is the state of one client.
 type server struct {
-	o         Options
-	in, out   []byte
-	greeted   bool
-	open      map[uint32]*handle
-	last      uint32
-	sinceLook int // bytes written into RAM since the memory was looked at
+	o       Options
+	in, out []byte
+	greeted bool
+	open    map[uint32]*handle
+	last    uint32
 }
 
 // handle is one open file or folder.
@@ -173,7 +172,7 @@ type handle struct {
 	folder  bool
 	append  bool
 	written bool
-	inRAM   bool
+	bound   *BoundedFile // of what is written
 }
 
 // receive reads one packet.
@@ -318,7 +317,7 @@ func (s *server) carryOut(kind byte, id uint32, p *packet) error {
 		}
 		delete(s.open, n)
 		var err error
-		if h.written && !h.inRAM {
+		if h.written && !h.bound.InRAM() {
 			err = h.f.Sync() // who was told that it is there finds it after a power cut
 		}
 		return done(errors.Join(err, h.f.Close()))
@@ -520,9 +519,8 @@ func (s *server) openFile(id uint32, name string, flags uint32, a attrs) error {
 		return err
 	}
 	h := &handle{f: f, append: flags&openAppend != 0}
-	if flags&openWrite != 0 {
-		h.inRAM = inRAM(f)
-	}
+	h.bound = Bounded(f)
+	h.bound.available = s.o.AvailableKiB
 	return s.keep(id, h)
 }
 
@@ -563,18 +561,8 @@ func (s *server) read(id uint32, h *handle, offset int64, n int) error {
 }
 
 func (s *server) write(h *handle, offset int64, data []byte) error {
-	if h.inRAM {
-		if s.sinceLook -= len(data); s.sinceLook < 0 {
-			kib, err := s.o.AvailableKiB()
-			if err != nil {
-				return err
-			}
-			if kib < MinAvailableKiB {
-				return errRAM
-			}
-			s.sinceLook = probeEvery
-		}
-		// A hole costs nothing, and what fills it later is counted then.
+	if err := h.bound.room(len(data)); err != nil {
+		return err
 	}
 	h.written = true
 	if h.append { // pwrite(2) appends whatever the offset, but os.File refuses
@@ -620,14 +608,56 @@ func (s *server) name(id uint32, name string) {
 	s.out = binary.BigEndian.AppendUint32(s.out, 0)
 }
 
-// inRAM tells whether what is written to f takes memory.
-func inRAM(f *os.File) bool {
+// BoundedFile is a file that is written only while the box has memory, if that
+// is where it is.
+type BoundedFile struct {
+	f         *os.File
+	available func() (int, error)
+	inRAM     bool
+	left      int // bytes until the memory is looked at again
+}
+
+// Bounded returns f bounded so.
+func Bounded(f *os.File) *BoundedFile {
+	b := &BoundedFile{f: f, available: available, inRAM: true}
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
-		return true
+	if err := unix.Fstatfs(int(f.Fd()), &st); err == nil {
+		kind := uint32(st.Type) // it is signed on the gateway, where ramfs' is negative
+		b.inRAM = kind == unix.TMPFS_MAGIC || kind == unix.RAMFS_MAGIC
 	}
-	kind := uint32(st.Type) // it is signed on the gateway, where ramfs' is negative
-	return kind == unix.TMPFS_MAGIC || kind == unix.RAMFS_MAGIC
+	return b
+}
+
+// InRAM tells whether what is written takes memory.
+func (b *BoundedFile) InRAM() bool { return b.inRAM }
+
+// Write implements io.Writer.
+func (b *BoundedFile) Write(p []byte) (int, error) {
+	if err := b.room(len(p)); err != nil {
+		return 0, err
+	}
+	return b.f.Write(p)
+}
+
+// room tells whether n bytes may be written. A hole costs nothing, and what
+// fills it later is counted then.
+func (b *BoundedFile) room(n int) error {
+	if !b.inRAM {
+		return nil
+	}
+	if b.left -= n; b.left >= 0 {
+		return nil
+	}
+	b.left = 0
+	kib, err := b.available()
+	if err != nil {
+		return err
+	}
+	if kib < MinAvailableKiB {
+		return errRAM
+	}
+	b.left = probeEvery
+	return nil
 }
 
 // available is MemAvailable of /proc/meminfo.

@@ -303,6 +303,9 @@ func TestMemory(t *testing.T) {
 	}
 	left = MinAvailableKiB
 	p.want(statusOK, typeWrite, h, uint64(0), "y")
+	// A file of its own is looked at anew.
+	left = MinAvailableKiB - 1
+	p.want(statusFailure, typeWrite, p.handle(typeOpen, "g", openWrite|openCreate, 0), uint64(0), "z")
 	p = serve(t, Options{Home: dir, AvailableKiB: func() (int, error) { return 0, errors.New("not known") }})
 	h = p.handle(typeOpen, "f", openWrite|openTrunc, 0)
 	p.want(statusFailure, typeWrite, h, uint64(0), "x")
