@@ -34,8 +34,9 @@ build/rlx go test -exec "$PWD/build/rlxemu -mode strict" \
 # The packets of these two, without the network namespaces of their other tests.
 GWINIT_NETLAB=1 build/rlx go test -exec "$PWD/build/rlxemu -mode strict" -run 'Bytes|Parse' ./services/eth/arp ./internal/netdev
 # Descriptors travel in control messages, which the interpreter does not have,
-# nor the system calls with 64-bit times that set something.
-build/rlx go test -exec "$PWD/test/qemu-mips.sh" ./internal/notify ./internal/time64
+# nor the system calls with 64-bit times that set something; passwords take it
+# minutes.
+build/rlx go test -exec "$PWD/test/qemu-mips.sh" ./internal/notify ./internal/time64 ./internal/crypt ./internal/enrol ./services/sshd/sftp ./services/sshd/scp
 # The self-test breaks the rules on purpose, in code that it writes itself.
 build/rlx go test -exec "$PWD/build/rlxemu -mode rlx" ./internal/selftest
 
