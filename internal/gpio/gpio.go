@@ -81,7 +81,13 @@ func Open(k Kernel, root string, bank rtl8196e.GPIO, want rtl8196e.Line, byNumbe
 		return nil, fmt.Errorf("%s, line %s: %w", bank.Chip, want.Name, err)
 	}
 	req := packRequest(order, number, flags(want, mode), debounce, consumer)
-	if err := k.Ioctl(chip, getLine, req); err != nil {
+	err = k.Ioctl(chip, getLine, req)
+	if err != nil && !errors.Is(err, unix.EBUSY) {
+		// A chip that has no pull-up; the board has one of its own, then.
+		req = packRequest(order, number, flags(want, mode)&^flagPullUp, debounce, consumer)
+		err = k.Ioctl(chip, getLine, req)
+	}
+	if err != nil {
 		if errors.Is(err, unix.EBUSY) {
 			err = ErrInUse
 		}

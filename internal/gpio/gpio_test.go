@@ -30,10 +30,10 @@ func TestGoldenBytes(t *testing.T) {
 	}{
 		{"line info", packInfo(be, 9), 256, map[int]string{67: "09"}},
 		{"input", packRequest(be, 9, flags(button, Input), 0, "gw panel"), 592, map[int]string{
-			3: "09", 256: hex.EncodeToString([]byte("gw panel")), 295: "06", 563: "01",
+			3: "09", 256: hex.EncodeToString([]byte("gw panel")), 294: "0106", 563: "01",
 		}},
 		{"edges", packRequest(be, 9, flags(button, Edges), 30*time.Millisecond, "p"), 592, map[int]string{
-			3: "09", 256: "70", 295: "36", 299: "01", 323: "03", 330: "7530", 343: "01", 563: "01",
+			3: "09", 256: "70", 294: "0136", 299: "01", 323: "03", 330: "7530", 343: "01", 563: "01",
 		}},
 		{"open drain", packRequest(be, 12, flags(nrst, Output), 0, ""), 592, map[int]string{3: "0c", 295: "4a", 563: "01"}},
 		{"values", packValues(be, true), 16, map[int]string{7: "01", 15: "01"}},
@@ -93,6 +93,7 @@ func TestOpen(t *testing.T) {
 		{"not by number of an unknown board", chip("", "", ""), false, 0, ErrNoLine},
 		{"not by number where another is named", chip("", "", "", "efr32-nrst"), true, 0, ErrNoLine},
 		{"number behind the last", chip("", ""), true, 0, ErrNoLine},
+		{"no pull-up", gpiotest.New("/dev/gpiochip0", gpiotest.Line{Name: "reset-button", NoBias: true}), false, 0, nil},
 		{"no chip", gpiotest.New("/dev/gpiochip1", gpiotest.Line{}), true, 0, ErrNoChip},
 		{"in use", busy, true, 0, ErrInUse},
 	}

@@ -45,6 +45,7 @@ const (
 	flagEdgeRising  = 1 << 4
 	flagEdgeFalling = 1 << 5
 	flagOpenDrain   = 1 << 6
+	flagPullUp      = 1 << 8
 
 	attrDebounce = 3
 )
@@ -66,10 +67,14 @@ func flags(l rtl8196e.Line, mode Mode) uint64 {
 		f |= flagActiveLow
 	}
 	switch mode {
+	case Edges:
+		f |= flagEdgeRising | flagEdgeFalling
+		fallthrough
 	case Input:
 		f |= flagInput
-	case Edges:
-		f |= flagInput | flagEdgeRising | flagEdgeFalling
+		if l.ActiveLow {
+			f |= flagPullUp
+		}
 	case Output:
 		f |= flagOutput
 		if l.OpenDrain {

@@ -17,11 +17,13 @@ import (
 
 // Line is one line of the chip. Level is the electrical one, as the pin has it.
 type Line struct {
-	Name  string
-	Busy  bool // somebody else has it
-	IRQ   bool // edges can be asked for
-	Level bool
-	Flags uint64 // of who has taken it; 0: nobody
+	Name string
+	Busy bool // somebody else has it
+	IRQ  bool // edges can be asked for
+	// NoBias has a pull-up refused.
+	NoBias bool
+	Level  bool
+	Flags  uint64 // of who has taken it; 0: nobody
 	// Debounce is what was asked for, in us.
 	Debounce uint32
 	Consumer string
@@ -136,6 +138,8 @@ func (c *Chip) Ioctl(fd int, request uint32, arg []byte) error {
 		switch {
 		case l.Busy || l.Flags != 0:
 			return unix.EBUSY
+		case l.NoBias && flags&(1<<8) != 0:
+			return unix.EINVAL
 		case flags&(1<<4|1<<5) != 0 && !l.IRQ:
 			return unix.ENXIO
 		}
