@@ -53,6 +53,10 @@ type initd struct {
 
 	ending atomic.Bool // a shutdown has begun
 
+	health    health
+	resetting atomic.Bool // a reset for the health's sake is being decided
+	failed    string      // as told at api.FailedPath; of the one question to the supervisor at a time
+
 	mu      sync.Mutex // guards the following
 	mode    string
 	notices []string // what `gwctl status` warns of
@@ -94,8 +98,8 @@ func (in *initd) boot() (complete bool) {
 		in.notice("no watchdog: " + err.Error())
 	} else {
 		in.wd = wd
-		go func() { defer in.survive("watchdog"); wd.run(in.feeding) }()
 	}
+	go func() { defer in.survive("watchdog"); runWatchdog(in.feeding, in.wd, in.checkHealth) }()
 
 	in.board = rtl8196e.Detect("")
 	in.mode = in.chooseMode()
@@ -116,6 +120,10 @@ func (in *initd) boot() (complete bool) {
 	go in.watchConsole()
 	go in.afterUserdata()
 	in.serveControl()
+	in.health.watch(partSupervisor, false)
+	for name := range questions {
+		in.health.watch(name, true)
+	}
 	return true
 }
 
@@ -147,6 +155,7 @@ func (in *initd) serveControl() {
 		in.notice("no control socket: " + err.Error())
 		return
 	}
+	in.health.watch(partControl, false)
 	go func() {
 		defer in.survive("control")
 		if err := s.Serve(context.Background()); err != nil {

@@ -31,9 +31,10 @@ func (w *watchdog) feed() error {
 	return err
 }
 
-// run feeds until ctx ends. It leaves the device armed: a shutdown that hangs
+// runWatchdog has well asked every feedEvery, and feeds w, if there is one, if
+// it says so, until ctx ends. It leaves the device armed: a shutdown that hangs
 // ends in a reset.
-func (w *watchdog) run(ctx context.Context) {
+func runWatchdog(ctx context.Context, w *watchdog, well func() bool) {
 	t := time.NewTicker(feedEvery)
 	defer t.Stop()
 	for {
@@ -41,7 +42,9 @@ func (w *watchdog) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			_ = w.feed() // the driver's error cannot be helped from here and the reset says it
+			if well() && w != nil {
+				_ = w.feed() // the driver's error cannot be helped from here and the reset says it
+			}
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"gwinit/internal/atomicfile"
+	"gwinit/internal/config"
 )
 
 // BudgetPath is the account of hard steps. In it, a line each:
@@ -192,6 +193,19 @@ func (b *budget) draw(what step) error {
 		l.entries = append(l.entries, entry{what, 0})
 		return nil
 	})
+}
+
+// Draw writes down, in the account of netwatch's reboots and by its settings, a
+// reboot that another part of the box is about to take because the box is not
+// well (INV 8). An error is a reason not to take it. It waits for flash; writable
+// is as in Options.
+func Draw(root string, writable func() error) error {
+	c, _ := config.LoadNetwatch(root)
+	b := budget{
+		path: filepath.Join("/", root, BudgetPath), window: secs(c.WindowHours) * 3600, limit: c.MaxReboots,
+		boot: bootID(root), uptime: New(Options{Root: root}).now, writable: writable,
+	}
+	return b.draw(stepReboot)
 }
 
 // worthwhile is the uptime that a clean end writes down: less is not worth the

@@ -274,3 +274,25 @@ func put(t *testing.T, path, text string) {
 		t.Fatal(err)
 	}
 }
+
+// Who reboots for the box's health draws on the same account, by the settings.
+func TestDraw(t *testing.T) {
+	root := t.TempDir()
+	put(t, filepath.Join(root, "userdata/etc/netwatch.conf"), "MAX_REBOOT=2\n")
+	put(t, filepath.Join(root, "proc/sys/kernel/random/boot_id"), "this-boot\n")
+	good := func() error { return nil }
+	no := errors.New("not mounted")
+	if err := Draw(root, func() error { return no }); !errors.Is(err, no) {
+		t.Errorf("without /userdata: %v", err)
+	}
+	for i, want := range []error{nil, nil, errSpent, errSpent} {
+		if err := Draw(root, good); !errors.Is(err, want) {
+			t.Errorf("draw %d: %v, want %v", i, err, want)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(root, BudgetPath))
+	l, perr := parseLedger(b)
+	if err != nil || perr != nil || len(l.entries) != 2 || l.entries[0].what != stepReboot || l.boot != "this-boot" {
+		t.Errorf("the account: %+v, %v, %v", l, err, perr)
+	}
+}

@@ -43,6 +43,16 @@ func ReadVerdict(root string) (api.Userdata, error) {
 	return u, nil
 }
 
+// Writable tells why nothing that lasts can be written, or nil. As Space, it
+// may hang.
+func Writable(root string) error {
+	_, _, readOnly, err := Space(root)
+	if err == nil && readOnly {
+		err = errors.New(Dir + " is read-only")
+	}
+	return err
+}
+
 // Space returns what the file system on Dir has, in KiB, and whether it can be
 // written to. It asks the file system, which may hang. ErrNotMounted says that
 // there is none.
