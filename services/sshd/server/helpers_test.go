@@ -9,9 +9,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -117,6 +119,23 @@ func command(line string) int {
 		<-c
 		signal.Stop(c)
 		fmt.Println("interrupted")
+	case "hold": // leaves a process behind that holds the output
+		self, err := os.Executable()
+		if err != nil {
+			return 1
+		}
+		child := exec.Cmd{Path: self, Args: []string{"sh", "-c", "chatter"}, Stdout: os.Stdout, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+		if err := child.Start(); err != nil {
+			return 1
+		}
+	case "chatter":
+		signal.Ignore(unix.SIGPIPE)
+		for {
+			if _, err := fmt.Println("still here"); err != nil {
+				return 1
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
 	case "hangup":
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, unix.SIGHUP)

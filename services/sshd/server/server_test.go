@@ -324,6 +324,32 @@ func TestProgramsEndWithTheirSession(t *testing.T) {
 	b.awaitLog("ended after")
 }
 
+// What a program leaves behind keeps its output, as with OpenSSH, and not the
+// connection's place after its end.
+func TestLeftBehind(t *testing.T) {
+	b := newBox(t)
+	u := user(t)
+	b.put("userdata/ssh/authorized_keys", line(u))
+	c := b.mustDial("root", ssh.PublicKeys(u))
+	s, err := c.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start("hold"); err != nil {
+		t.Fatal(err)
+	}
+	r := &expecter{t: t, r: out}
+	for range 3 {
+		r.expect("still here\n")
+	}
+	c.Close()
+	b.awaitLog("connection from " + c.LocalAddr().String() + " ended after ")
+}
+
 // Whoever has one connection too many is told.
 func TestConnectionsAreBounded(t *testing.T) {
 	b := newBox(t)

@@ -218,21 +218,55 @@ func split(a net.Addr) (host, port string) {
 }
 
 // onPipes runs cmd with a pipe for each of its standard files. Like OpenSSH it
-// waits for the ends of its output, which a job in the background may hold.
+// waits for the ends of its output, which a job in the background may hold, but
+// no longer than the connection lasts.
 func (s *session) onPipes(ctx context.Context, cmd *exec.Cmd) (int, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return 1, err
+		return s.cannot(err)
 	}
-	cmd.Stdout, cmd.Stderr = writer{s.ch}, writer{s.ch.Stderr()}
-	if err := s.start(cmd); err != nil {
+	var copying sync.WaitGroup
+	var childs, ours []*os.File
+	for _, f := range []struct {
+		to  io.Writer
+		std *io.Writer
+	}{{s.ch, &cmd.Stdout}, {s.ch.Stderr(), &cmd.Stderr}} {
+		r, w, perr := os.Pipe()
+		if perr != nil {
+			err = perr
+			break
+		}
+		*f.std = w
+		childs, ours = append(childs, w), append(ours, r)
+		copying.Go(func() {
+			_, _ = io.CopyBuffer(writer{f.to}, reader{r}, make([]byte, copyBytes)) // the program's or the client's end
+			r.Close()
+		})
+	}
+	if err == nil {
+		err = s.start(cmd)
+	}
+	for _, w := range childs {
+		w.Close()
+	}
+	if err != nil {
+		in.Close()
+		copying.Wait()
 		return s.cannot(err)
 	}
 	go func() {
-		_, _ = io.CopyBuffer(writer{in}, reader{s.ch}, make([]byte, copyBytes)) // the program's or the client's end
+		_, _ = io.CopyBuffer(writer{in}, reader{s.ch}, make([]byte, copyBytes)) // as above
 		in.Close()
 	}()
-	return s.wait(ctx, cmd)
+	status, err := s.wait(ctx, cmd)
+	stop := context.AfterFunc(ctx, func() {
+		for _, r := range ours {
+			r.Close()
+		}
+	})
+	defer stop()
+	copying.Wait()
+	return status, err
 }
 
 // onTerminal runs cmd on a pseudo terminal.
