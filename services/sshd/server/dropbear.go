@@ -11,7 +11,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
+	"slices"
+	"sync"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -64,26 +67,61 @@ func parseDropbear(file []byte) (ssh.Signer, error) {
 		if !r.ended() || !e.IsInt64() || e.Int64() > 1<<31-1 || n.BitLen() > maxRSABits {
 			return nil, errKeyForm
 		}
+		if new(big.Int).Mul(p, q).Cmp(n) != 0 {
+			return nil, fmt.Errorf("%w: its parts are of different keys", errKeyForm)
+		}
 		key := &rsa.PrivateKey{PublicKey: rsa.PublicKey{N: n, E: int(e.Int64())}, D: d, Primes: []*big.Int{p, q}}
-		if err := key.Validate(); err != nil {
+		public, err := ssh.NewPublicKey(&key.PublicKey)
+		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errKeyForm, err)
 		}
-		key.Precompute()
-		s, err := ssh.NewSignerFromKey(key)
-		if err != nil {
-			return nil, err
-		}
-		a, ok := s.(ssh.AlgorithmSigner)
-		if !ok {
-			return nil, errKeyForm
-		}
-		// Never SHA-1, which the plain name ssh-rsa stands for.
-		return ssh.NewSignerWithAlgorithms(a, []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256})
+		return &rsaSigner{public: public, key: key}, nil
 	case "":
 		return nil, errKeyForm
 	default:
 		return nil, fmt.Errorf("%w, or of a type that is not used here: %.32q", errKeyForm, name)
 	}
+}
+
+// rsaSigner makes a key ready when it signs for the first time: that takes the
+// gateway's CPU 370 million instructions, a second and more, and hardly any
+// client asks for this key where there is another.
+type rsaSigner struct {
+	public ssh.PublicKey
+	key    *rsa.PrivateKey
+
+	once   sync.Once
+	signer ssh.AlgorithmSigner
+	err    error
+}
+
+func (r *rsaSigner) PublicKey() ssh.PublicKey { return r.public }
+
+// Algorithms are those that the key is offered for: never SHA-1, which the
+// plain name ssh-rsa stands for.
+func (r *rsaSigner) Algorithms() []string {
+	return []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
+}
+
+func (r *rsaSigner) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
+	return r.SignWithAlgorithm(rand, data, ssh.KeyAlgoRSASHA512)
+}
+
+func (r *rsaSigner) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
+	r.once.Do(func() {
+		// In this order: the other way round, both compute the same.
+		r.key.Precompute()
+		if r.err = r.key.Validate(); r.err != nil {
+			return
+		}
+		s, err := ssh.NewSignerFromKey(r.key)
+		r.err = err
+		r.signer, _ = s.(ssh.AlgorithmSigner)
+	})
+	if r.err != nil || r.signer == nil || !slices.Contains(r.Algorithms(), algorithm) {
+		return nil, fmt.Errorf("host key of type RSA cannot be used for %s: %w", algorithm, errors.Join(errKeyForm, r.err))
+	}
+	return r.signer.SignWithAlgorithm(rand, data, algorithm)
 }
 
 // dropbearED25519 is key as dropbear keeps it.
