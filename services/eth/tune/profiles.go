@@ -43,7 +43,7 @@ var knobs = [...]knob{
 	{name: "bql_limit_min", path: queues + "limit_min", does: "bytes the driver may always hold"},
 	{name: "bql_limit_max", path: queues + "limit_max", does: "bytes the driver may hold at most"},
 	{name: "tx_queue_len", path: device + "tx_queue_len", does: "packets that pfifo_fast holds; fq_codel has its own"},
-	{name: "rx_checksum", flag: ethtool.RxChecksum, does: "checksums of received frames by the switch"},
+	{name: "rx_checksum", flag: ethtool.RxChecksum, does: "checksums of received frames by the card"},
 	{name: "tx_checksum", flag: ethtool.TxChecksum, does: "checksums of sent frames by the card"},
 	{name: "tcp_slow_start_after_idle", path: tcp + "tcp_slow_start_after_idle", does: "1: a connection begins slowly after a pause"},
 	{name: "tcp_no_metrics_save", path: tcp + "tcp_no_metrics_save", does: "1: a connection learns nothing from earlier ones"},

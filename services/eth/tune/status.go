@@ -97,23 +97,31 @@ func (t *Tuner) statusKnob(i int, wanted string, noBQL bool) api.EthKnob {
 	return a
 }
 
-// Warnings are what somebody should look at, in words.
+// Warnings are what somebody should look at, in words. Each status of the box
+// asks for them, so what nobody has set is not read.
 func (t *Tuner) Warnings() (all []string) {
-	e := t.Status()
-	for i := range e.All {
-		if k := &e.All[i]; k.Failed {
-			all = append(all, e.Interface+": "+k.Name+" is not "+k.Wanted+": "+k.Why)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.link.Index == 0 {
+		return nil
+	}
+	for i, wanted := range t.wanted() {
+		if wanted == "" {
+			continue
+		}
+		if k := t.statusKnob(i, wanted, false); k.Failed {
+			all = append(all, t.opt.Interface+": "+k.Name+" is not "+wanted+": "+k.Why)
 		}
 	}
-	for i := range e.Counters {
-		if c := &e.Counters[i]; c.Alarm {
-			all = append(all, e.Interface+": "+c.Name+" is "+strconv.FormatUint(c.Value, 10)+" and should be 0: "+c.Meaning)
+	if t.isOurs() {
+		for _, c := range t.counters() {
+			if c.Alarm {
+				all = append(all, t.opt.Interface+": "+c.Name+" is "+strconv.FormatUint(c.Value, 10)+" and should be 0: "+c.Meaning)
+			}
 		}
 	}
-	for _, note := range e.Notes {
-		if strings.HasPrefix(note, badKnobs) {
-			all = append(all, note)
-		}
+	if t.bad != "" {
+		all = append(all, badKnobs+t.bad)
 	}
 	return all
 }

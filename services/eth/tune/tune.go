@@ -292,10 +292,16 @@ func decimal(s string) bool {
 	return err == nil && strconv.FormatUint(n, 10) == s
 }
 
+// isOurs tells whether the RTL8196E's driver has the interface.
+func (t *Tuner) isOurs() bool {
+	_, err := os.Stat(t.path(marker))
+	return err == nil
+}
+
 // wanted is what the profile and the knobs beside it set here.
 func (t *Tuner) wanted() (set values) {
 	driver := others
-	if _, err := os.Stat(t.path(marker)); err == nil {
+	if t.isOurs() {
 		driver = ours
 	}
 	for i := range profiles {

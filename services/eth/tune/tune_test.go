@@ -473,6 +473,11 @@ func TestStatus(t *testing.T) {
 		})
 		same(t, "notes", e.Notes, []string{noteDropped})
 		same(t, "warnings", b.tuner.Warnings(), []string{"eth0: rtl8196e_rx_wild_mbuf is 3 and should be 0: received: a buffer outside of the pool"})
+		// Another card's counters are nobody's alarm, and are not asked for.
+		if err := os.Remove(b.tuner.path(marker)); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "warnings", b.tuner.Warnings(), []string(nil))
 		same(t, "parameters", e.Qdisc.Parameters, "limit 1024p flows 128 quantum 300 target 5ms interval 100ms memory_limit 1048576 ecn")
 
 		// A driver that has the files and does not use them.
