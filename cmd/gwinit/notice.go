@@ -3,6 +3,8 @@
 package main
 
 import (
+	"net"
+	"net/netip"
 	"os"
 	"strconv"
 
@@ -19,6 +21,21 @@ func notice() string {
 	if !w.Open() {
 		return ""
 	}
-	return "Nobody may log in by SSH yet. Within " + strconv.Itoa(int(w.Left().Minutes())+1) + " min, on your computer: ssh setup@GATEWAY\n" +
+	return "Nobody may log in by SSH yet. Within " + strconv.Itoa(int(w.Left().Minutes())+1) + " min, on your computer: ssh setup@" + ownAddress() + "\n" +
 		"It asks for this code, and lets your key in for good: " + w.Code()
+}
+
+// ownAddress is an address of this gateway, or what stands for it.
+func ownAddress() string {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return "GATEWAY"
+	}
+	for _, a := range all {
+		p, err := netip.ParsePrefix(a.String())
+		if err == nil && p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
+			return p.Addr().String()
+		}
+	}
+	return "GATEWAY"
 }

@@ -45,7 +45,7 @@ var parts = []part{
 	{"no_netwatch", "netwatch"},
 	{"no_gwctl", "gwctl's command line"},
 	{"no_bridge", "bridge"},
-	{"no_sshd", "sshd: sessions without SSH"},
+	{"no_sshd", "sshd (without -tags ssh: sessions without SSH)"},
 	{"no_selftest", "selftest"},
 }
 
@@ -54,7 +54,7 @@ var budget = []struct {
 	what string
 	kib  int
 }{
-	{"ssh server and keys (x/crypto/ssh)", 420},
+	{"SSH, unless -tags ssh", 240},
 	{"nftables", 60},
 	{"iperf3 server, bench mode", 50},
 	{"OTBR supervisor", 40},
@@ -105,16 +105,18 @@ func run(gw string, checkOnly bool, build []string, block string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	measure := func(tags string) (raw, packed int64, err error) {
+	with := tagsOf(build)
+	measure := func(tags ...string) (raw, packed int64, err error) {
 		bin := filepath.Join(dir, "gw")
-		cmd := exec.Command(build[0], slices.Concat(build[1:], []string{"-tags", tags, "-o", bin, "./cmd/gwinit"})...)
+		// The last of two -tags counts.
+		cmd := exec.Command(build[0], slices.Concat(build[1:], []string{"-tags", strings.Join(tags, ","), "-o", bin, "./cmd/gwinit"})...)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err != nil {
 			return 0, 0, fmt.Errorf("build with tags %q: %w", tags, err)
 		}
 		return pack(bin, block)
 	}
-	raw, packed, err := measure("")
+	raw, packed, err := measure(with...)
 	if err != nil {
 		return err
 	}
@@ -123,7 +125,7 @@ func run(gw string, checkOnly bool, build []string, block string) error {
 	var tags []string
 	shared := packed
 	for _, p := range parts {
-		r, q, err := measure(p.tag)
+		r, q, err := measure(slices.Concat(with, []string{p.tag})...)
 		if err != nil {
 			return err
 		}
@@ -131,7 +133,7 @@ func run(gw string, checkOnly bool, build []string, block string) error {
 		shared -= packed - q
 		fmt.Printf("  %-56s %9d %9d\n", p.what, (raw-r)>>10, (packed-q)>>10)
 	}
-	r, q, err := measure(strings.Join(tags, ","))
+	r, q, err := measure(slices.Concat(with, tags)...)
 	if err != nil {
 		return err
 	}
@@ -147,6 +149,14 @@ func run(gw string, checkOnly bool, build []string, block string) error {
 	left := mtdimage.RootfsSize>>10 - int(packed>>10)
 	fmt.Printf("left in the partition: %d KiB; budgeted: %d KiB\n", left, sum)
 	return perPackage(dir, build)
+}
+
+// tagsOf finds the build tags in a go build command.
+func tagsOf(build []string) []string {
+	if i := slices.Index(build, "-tags"); i >= 0 && i+1 < len(build) {
+		return strings.Split(build[i+1], ",")
+	}
+	return nil
 }
 
 // zeroFilled adds up .bss and .noptrbss of an ELF file, in bytes.
