@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openPTY makes a pseudo terminal of that size. ptmx is a file of the runtime's
+// openPTY makes a pseudo terminal. ptmx is a file of the runtime's
 // poller: it takes deadlines, and its Close ends a Read.
-func openPTY(size unix.Winsize) (ptmx, pts *os.File, err error) {
+func openPTY() (ptmx, pts *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open /dev/ptmx: %w", err)
@@ -21,9 +21,6 @@ func openPTY(size unix.Winsize) (ptmx, pts *os.File, err error) {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
 	if err == nil {
 		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size)
 	}
 	if err == nil {
 		pts, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)

@@ -45,11 +45,11 @@ type session struct {
 	*connection
 	ch   ssh.Channel
 	term string // of pty-req
-	size unix.Winsize
 	tty  bool
 
-	mu      sync.Mutex // guards the rest, which the program's goroutine sets
-	ptmx    *os.File   // nil: none
+	mu      sync.Mutex // guards the rest, which the program's goroutine uses, too
+	size    unix.Winsize
+	ptmx    *os.File // nil: none
 	process *os.Process
 }
 
@@ -94,7 +94,8 @@ func (s *session) request(ctx context.Context, r *ssh.Request, started bool, ran
 		term := string(p.string())
 		columns, rows, width, height := p.uint32(), p.uint32(), p.uint32(), p.uint32()
 		if ok = !p.bad && !started && !s.grant.noPTY && !s.grant.setup; ok {
-			s.tty, s.term, s.size = true, printable(term), winsize(columns, rows, width, height)
+			s.tty, s.term = true, printable(term)
+			s.resize(winsize(columns, rows, width, height))
 		}
 	case "window-change":
 		columns, rows, width, height := p.uint32(), p.uint32(), p.uint32(), p.uint32()
@@ -271,11 +272,20 @@ func (s *session) onPipes(ctx context.Context, cmd *exec.Cmd) (int, error) {
 
 // onTerminal runs cmd on a pseudo terminal.
 func (s *session) onTerminal(ctx context.Context, cmd *exec.Cmd) (int, error) {
-	ptmx, pts, err := openPTY(s.size)
+	ptmx, pts, err := openPTY()
 	if err != nil {
 		return s.cannot(err)
 	}
 	defer ptmx.Close()
+	s.mu.Lock()
+	s.ptmx = ptmx
+	s.setSize()
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.ptmx = nil
+		s.mu.Unlock()
+	}()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = pts, pts, pts
 	cmd.SysProcAttr.Setctty = true
 	cmd.Env = append(cmd.Env, "SSH_TTY="+pts.Name())
@@ -287,14 +297,6 @@ func (s *session) onTerminal(ctx context.Context, cmd *exec.Cmd) (int, error) {
 	if err != nil {
 		return s.cannot(err)
 	}
-	s.mu.Lock()
-	s.ptmx = ptmx
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		s.ptmx = nil
-		s.mu.Unlock()
-	}()
 	go func() {
 		_, _ = io.CopyBuffer(writer{ptmx}, reader{s.ch}, make([]byte, copyBytes)) // as above
 	}()
@@ -395,6 +397,12 @@ func (s *session) resize(size unix.Winsize) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.size = size
+	s.setSize()
+}
+
+// setSize gives the terminal, if there is one, the size that was asked for;
+// under mu.
+func (s *session) setSize() {
 	if s.ptmx == nil {
 		return
 	}
@@ -403,7 +411,7 @@ func (s *session) resize(size unix.Winsize) {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
-		_ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &size) // a wrong size is seen, and changed again
+		_ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &s.size) // a wrong size is seen, and changed again
 	})
 }
 
