@@ -29,10 +29,10 @@ MIPS_GO  := $(RLX) go
 HOT      := runtime internal/runtime/... sync internal/sync
 GCFLAGS  ?= -gcflags=all=-d=inlbudget=30,regpick=1 $(HOT:%=-gcflags=%=-d=inlbudget=80) -gcflags=gwinit/services/bridge=-d=inlbudget=30,regpick=2
 # The linker lays out what the boot touches together: most of the time between
-# the kernel and a listening port is spent decompressing what is touched. Files
-# and lines go to a file beside the binary, for `gwctl symbolize`. An empty
+# the kernel and a listening port is spent decompressing what is touched. Files,
+# lines and functions' names go to a file beside the binary, for `gwctl symbolize`. An empty
 # build ID has the go command link anew each time: it does not know the list.
-STRIP    := -s -w -buildid= -noinltree
+STRIP    := -s -w -buildid= -noinltree -nonames
 LDFLAGS  := $(STRIP) -order=$(CURDIR)/toolchain/rlx/boot.order -X main.version=$(VERSION)
 # TAGS=ssh: with the SSH server (docs/size.md).
 TAGS     ?=

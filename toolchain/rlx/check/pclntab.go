@@ -79,7 +79,9 @@ func readGoTable(d []byte, text uint64) (t goTable) {
 	for i := range n {
 		f := function{start: uint32(text) + be.Uint32(tab[8*i:]), end: uint32(text) + be.Uint32(tab[8*i+8:])}
 		if rec := at(base + uint64(be.Uint32(tab[8*i+4:]))); len(rec) >= 8 {
-			f.name = name(names + uint64(be.Uint32(rec[4:])))
+			if off := uint64(be.Uint32(rec[4:])); off != 0 { // 0 is no name (-nonames)
+				f.name = name(names + off)
+			}
 		}
 		t.fns = append(t.fns, f)
 	}

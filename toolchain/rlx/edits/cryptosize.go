@@ -303,11 +303,13 @@ both; SignPSS is there for who calls it.`,
 `,
 	},
 	{
-		Name: "RSA keys of two primes", File: "crypto/rsa/rsa.go",
-		Why: "Keys of three primes are deprecated, and need division of big numbers.",
-		Old: `		return priv.precomputeLegacy()
-`,
-		New: `		return precomputed, errors.New("crypto/rsa: this Go knows keys of two primes only")
+		Name: "RSA keys of three primes are refused", File: "crypto/rsa/rsa.go",
+		Why:  "They are deprecated, and need long division.",
+		Old:  "	// Ensure the Mod and ModInverse calls below don't panic.\n",
+		Upto: "func fipsPublicKey(",
+		New: `	return precomputed, errors.New("crypto/rsa: this Go knows keys of two primes only")
+}
+
 `,
 	},
 	{

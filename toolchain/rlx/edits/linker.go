@@ -94,7 +94,7 @@ runtime finds types by their offset from .rodata's start and strings by address.
 `,
 		New: `	state.tables.addLast(writeFuncNameTab, func(part []int, size int64) int64 {
 		walkFuncs(ctxt, pick(funcs, part), func(s loader.Sym) {
-			if _, ok := nameOffsets[s]; ok {
+			if _, ok := nameOffsets[s]; ok || !keptName(ctxt.loader.SymName(s)) {
 				return
 			}
 			nameOffsets[s] = uint32(size)
@@ -353,6 +353,13 @@ before these are known: they are filled in behind.`,
 		New: `	order := ctxt.address()
 	ctxt.writeOrderMap(pclnState)
 `,
+	},
+	{
+		Name: "no names: names of functions that are looked up",
+		File: "cmd/link/internal/ld/pcln.go",
+		Why:  "With -nonames a function has offset 0, which the runtime knows as no name. See symfile.go.",
+		Old:  "		nameOff, ok := nameOffsets[s]\n		if !ok {\n",
+		New:  "		nameOff, ok := nameOffsets[s]\n		if !ok && keptName(ldr.SymName(s)) {\n",
 	},
 	{
 		Name: "no lines: what a description leaves out",

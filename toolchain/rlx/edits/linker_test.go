@@ -139,8 +139,17 @@ func recovers() {
 	}
 }
 
+// wrapped calls a method of a value by a pointer to none: what the compiler made
+// for it panics.
+func wrapped() {
+	defer func() { fmt.Println("nothing's method:", strings.Contains(fmt.Sprint(recover()), "called using nil")) }()
+	var nothing *square
+	fmt.Println(shape(nothing).area())
+}
+
 func main() {
 	go waits(nil)
+	wrapped()
 	log.New(os.Stdout, "", log.Lshortfile).Print("logged")
 	pc, file, line, ok := runtime.Caller(0)
 	fmt.Println(runtime.FuncForPC(pc).Name(), file[strings.LastIndexByte(file, '/')+1:], line, ok)
@@ -359,14 +368,20 @@ func TestSymbolFile(t *testing.T) {
 		wantOut, wantTrace := plain.say(t)
 		noLines := regexp.MustCompile(`(?m)^(\S+) \S+\.(?:go|s) \d+`).ReplaceAllString(wantOut, "$1 ? 0")
 		noLines = regexp.MustCompile(`(?m)^walker\.go:\d+: `).ReplaceAllString(noLines, "?:0: ")
-		for option, want := range map[string]string{
-			"":            noLines,
-			" -noinltree": regexp.MustCompile(`(?m)^(main\.inlined|runtime\.panicmem|runtime\.Callers) .*\n`).ReplaceAllString(noLines, ""),
-		} {
-			if name == "notInlined" {
-				want = noLines
+		for _, option := range []string{"", " -noinltree", " -noinltree -nonames"} {
+			want := noLines
+			if option != "" && name != "notInlined" {
+				want = regexp.MustCompile(`(?m)^(main\.inlined|runtime\.panicmem|runtime\.Callers) .*\n`).ReplaceAllString(want, "")
 			}
-			name := name + strings.TrimPrefix(option, " ")
+			if strings.Contains(option, "-nonames") {
+				want = regexp.MustCompile(`(?m)^\S+ \? 0`).ReplaceAllStringFunc(want, func(line string) string {
+					if strings.HasPrefix(line, "runtime.") {
+						return line
+					}
+					return " ? 0"
+				})
+			}
+			name := name + strings.ReplaceAll(option, " ", "")
 			t.Run(name, func(t *testing.T) {
 				file := filepath.Join(w.dir, name+".sym")
 				bare := w.build(t, "bare."+name, "-s -w -symfile="+file+option, flags)

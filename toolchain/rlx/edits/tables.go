@@ -122,4 +122,50 @@ var tableEdits = []Edit{
 		New: `	name := innermostFunc(f, pc).name()
 `,
 	},
+	{
+		Name: "a function without a name is shown",
+		File: "runtime/traceback.go",
+		Why:  "With the linker's -nonames only the runtime's functions have one, and others are what a trace is for.",
+		Old: `	name := sf.name()
+
+	// Special case: always show runtime.gopanic frame
+`,
+		New: `	name := sf.name()
+	if name == "" && linesApart() {
+		return true
+	}
+
+	// Special case: always show runtime.gopanic frame
+`,
+	},
+	{
+		Name: "a function without a name is printed",
+		File: "runtime/traceback.go",
+		Why:  "As above. The mark is what the symbol file's reader replaces.",
+		Old: `		print("panic")
+		return
+	}
+	a, b, c :=`,
+		New: `		print("panic")
+		return
+	}
+	if name == "" && linesApart() {
+		name = "?"
+	}
+	a, b, c :=`,
+	},
+	{
+		Name: "a method without a name that a nil pointer has not",
+		File: "runtime/error.go",
+		Why:  "The panic's text was made of the name, and a name without its parts was fatal.",
+		Old: `	name := funcNameForPrint(funcname(findfunc(pc)))
+	// name is something like "main.(*T).F".
+`,
+		New: `	name := funcNameForPrint(funcname(findfunc(pc)))
+	if name == "" {
+		panic(plainError("value method called using nil pointer"))
+	}
+	// name is something like "main.(*T).F".
+`,
+	},
 }

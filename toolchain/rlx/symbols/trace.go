@@ -37,8 +37,9 @@ func buildID(line string) string {
 // in the traces in it:
 //
 //   - The pc of a frame of a Go trace becomes FILE:LINE, as stock Go prints it,
-//     and the calls that were inlined in the frame's function get frames of
-//     their own in front, if the program did not print them.
+//     the question mark of a program without names the function's name, and the
+//     calls that were inlined in the frame's function get frames of their own in
+//     front, if the program did not print them.
 //   - Behind a pc anywhere else (the head of a Go crash, its registers, what the
 //     kernel says of a fault) its function, file and line are added, inlined
 //     calls too.
@@ -91,7 +92,10 @@ func Translate(text []byte, tables map[string]*Table) ([]byte, error) {
 			position = frames[0].Position()
 		}
 		wraps := len(frames) > 1 && isWrapper(frames[len(frames)-1])
-		if which == outermost {
+		if which == nameless && !strings.HasSuffix(strings.TrimRight(name, " \t\r\n"), "(...)") {
+			out.Truncate(head)
+			out.WriteString(strings.Replace(name, startedBy+noName, startedBy+printed(frames[len(frames)-1].Func), 1))
+		} else if which == outermost || which == nameless {
 			eol := name[len(strings.TrimRight(name, "\r\n")):]
 			out.Truncate(head)
 			for j, f := range frames[:len(frames)-1] {
@@ -103,6 +107,9 @@ func Translate(text []byte, tables map[string]*Table) ([]byte, error) {
 			}
 			if wraps {
 				continue
+			}
+			if which == nameless {
+				name = prefix + printed(frames[len(frames)-1].Func) + "(...)" + eol
 			}
 			out.WriteString(name)
 			position = frames[len(frames)-1].Position()
@@ -239,6 +246,14 @@ const (
 	unnamed          // none at all
 	innermost        // the one whose line is meant
 	outermost        // the one that has the code, with others inlined in it
+	nameless         // whichever: the program has no names
+)
+
+// What a program without names (the linker's -nonames) prints for one, and what
+// is in front of the name of who started a goroutine.
+const (
+	noName    = "?"
+	startedBy = "created by "
 )
 
 // named returns which of frames the line in front of a frame's position names,
@@ -248,7 +263,7 @@ func named(line string, frames []Frame) (prefix string, which int) {
 	name, call := strings.CutSuffix(line, "(...)")
 	if !call {
 		var created bool
-		prefix, name, created = strings.Cut(line, "created by ")
+		prefix, name, created = strings.Cut(line, startedBy)
 		if !created {
 			return "", unnamed
 		}
@@ -256,6 +271,12 @@ func named(line string, frames []Frame) (prefix string, which int) {
 	}
 	if len(frames) == 0 {
 		return prefix, none
+	}
+	if call && strings.HasSuffix(name, noName) || name == noName {
+		if call {
+			prefix = strings.TrimSuffix(name, noName)
+		}
+		return prefix, nameless
 	}
 	is := func(f Frame) bool {
 		want := printed(f.Func)

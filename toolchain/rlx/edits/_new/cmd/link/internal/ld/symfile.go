@@ -25,6 +25,9 @@ var (
 	// runtime.Callers then have one frame for a function and what is inlined
 	// in it.
 	flagNoInlTree = flag.Bool("noinltree", false, "with -symfile: leave inlined calls out of the binary too")
+	// flagNoNames leaves names of functions to it: a frame of a trace then has a
+	// question mark, and runtime.Func no name.
+	flagNoNames = flag.Bool("nonames", false, "with -symfile: leave names of functions out of the binary, too, but for the runtime's")
 )
 
 // linesApart says whether files and lines are left to the symbol file.
@@ -79,6 +82,12 @@ func keptInlTree(ldr *loader.Loader, s loader.Sym, fi loader.FuncInfo) uint32 {
 // it looks for a place to preempt (isAsyncSafePoint).
 func ofRuntime(name string) bool {
 	return strings.HasPrefix(name, "runtime.") || strings.HasPrefix(name, "internal/runtime/") || strings.HasPrefix(name, "reflect.")
+}
+
+// keptName says whether the binary has a function's name. The runtime looks at
+// its own and at reflect's: where it may preempt, and which goroutines are its.
+func keptName(name string) bool {
+	return !*flagNoNames || ofRuntime(name)
 }
 
 // keptFuncID is a function's ID. A wrapper counts as no call, for traces and
@@ -150,8 +159,8 @@ const symIDLen = 20
 // build ID. Functions have their addresses by now.
 func (state *pclntab) generateSymFile(ctxt *Link, funcs []loader.Sym) {
 	if !linesApart() {
-		if *flagNoInlTree {
-			Exitf("-noinltree needs -symfile")
+		if *flagNoInlTree || *flagNoNames {
+			Exitf("-noinltree and -nonames need -symfile")
 		}
 		return
 	}
