@@ -126,6 +126,7 @@ func commands() []command {
 		{"bridge", "[-w] | tap [OPTIONS]", "what passes the radio's bridge, and a copy of it", bridgeMore, bridge},
 		{"eth", "[VERB ...]", "the Ethernet driver: tuning, queue, counters", ethMore, eth},
 		{"netwatch", "[incidents ...]", "does anybody answer, and what if nobody does", netwatchMore, netwatch},
+		{"incidents", "[show N]", "what is kept of reboots by netwatch and of panics", "", incidents},
 		{"start", "SERVICE", "start a service that is stopped or failed", "", service},
 		{"stop", "SERVICE", "stop a service until a start or the next boot", "", service},
 		{"restart", "SERVICE", "stop and start a service", "", service},
@@ -156,6 +157,7 @@ const usage = `usage: gwctl [OPTIONS] COMMAND [ARGUMENTS]
   bridge [-w] | tap [OPTIONS]  what passes the radio's bridge, and a copy of it
   eth [VERB ...]               the Ethernet driver: tuning, queue, counters
   netwatch [incidents ...]     does anybody answer, and what if nobody does
+  incidents [show N]           what is kept of reboots by netwatch and of panics
   start SERVICE                start a service that is stopped or failed
   stop SERVICE                 stop a service until a start or the next boot
   restart SERVICE              stop and start a service

@@ -12,7 +12,7 @@ import (
 	"gwinit/internal/applet"
 )
 
-const netwatchMore = `  incidents         how things were before it rebooted: what is kept of that
+const netwatchMore = `  incidents         how things were before it rebooted, and panics of the kernel
   incidents show N  one of them
 `
 
@@ -24,14 +24,23 @@ func netwatch(e *env, _ *flag.FlagSet) func([]string) error {
 			return e.netwatch()
 		case args[0] != "incidents":
 			return applet.Usagef("netwatch takes incidents or nothing, not %q", args[0])
-		case len(args) == 1:
+		}
+		return incidents(e, nil)(args[1:])
+	}
+}
+
+// incidents lists what is kept, or shows one.
+func incidents(e *env, _ *flag.FlagSet) func([]string) error {
+	return func(args []string) error {
+		switch {
+		case len(args) == 0:
 			return e.incidents(0)
-		case len(args) == 3 && args[1] == "show":
-			if n, err := strconv.Atoi(args[2]); err == nil && n > 0 {
+		case len(args) == 2 && args[0] == "show":
+			if n, err := strconv.Atoi(args[1]); err == nil && n > 0 {
 				return e.incidents(n)
 			}
 		}
-		return applet.Usagef("netwatch incidents takes show and a number, or nothing; not %q", strings.Join(args[1:], " "))
+		return applet.Usagef("incidents takes show and a number, or nothing; not %q", strings.Join(args, " "))
 	}
 }
 
@@ -151,7 +160,7 @@ func (e *env) incidents(number int) error {
 	}
 	return e.write(func(b *bytes.Buffer) {
 		if len(all) == 0 {
-			b.WriteString("none: netwatch keeps one before it reboots the gateway\n")
+			b.WriteString("none: one is kept before netwatch reboots the gateway, and after a panic of the kernel\n")
 		}
 		for _, i := range all {
 			if number == 0 {

@@ -93,6 +93,9 @@ func TestNetwatchCommands(t *testing.T) {
 		err    string
 	}{
 		{"netwatch incidents", 0, "12  2026-12-01 01:02:03 UTC, no answer\\x1b: rebooting\n11  x\n", ""},
+		{"incidents", 0, "12  2026-12-01 01:02:03 UTC, no answer\\x1b: rebooting\n11  x\n", ""},
+		{"incidents show 12", 0, "a\nboot \\x1b[1m\n\n== log\nlast\n", ""},
+		{"incidents show", 2, "", "takes show and a number"},
 		{"netwatch incidents show 12", 0, "a\nboot \\x1b[1m\n\n== log\nlast\n", ""},
 		{"netwatch incidents -json", 0, `[{"number":12,"summary":"2026-12-01 01:02:03 UTC, no answer` + "\\u001b" + `: rebooting"},{"number":11,"summary":"x"}]` + "\n", ""},
 		{"netwatch incidents show 3", 1, "", "no incident"},

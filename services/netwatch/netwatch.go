@@ -157,6 +157,7 @@ func (s *Service) NetworkChanged() {
 // would end for.
 func (s *Service) Run(ctx context.Context) error {
 	s.load()
+	s.keepCrashes()
 	due := s.now() + firstLook
 	looked := -fastest
 	timer := time.NewTimer(firstLook.duration())
