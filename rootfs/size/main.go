@@ -61,7 +61,6 @@ var budget = []struct {
 	{"radio flashing (GBL, XMODEM, probes)", 50},
 	{"NTP", 20},
 	{"updates (minisign, slots)", 40},
-	{"panel", 20},
 	{"WireGuard (or an add-on file in /userdata)", 250},
 }
 

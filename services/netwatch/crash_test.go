@@ -69,7 +69,7 @@ func TestCrashes(t *testing.T) {
 	if told := len(log); told != 4 {
 		t.Errorf("the log: %q", log)
 	}
-	s = boot()
+	boot()
 	if told := len(log); told != 4 {
 		t.Errorf("the boot after says it again: %q", log)
 	}
