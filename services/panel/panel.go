@@ -159,6 +159,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer end()
 	s.button.powerUp = s.first() && s.opt.BootMode != "factory"
 	s.settings(ctx)
+	s.enrol = s.enrolUntil() // of core's process before
 
 	found := make(chan facts)
 	others.Go(func() { s.watch(ctx, found) })
@@ -179,7 +180,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 		wait := s.sample(ctx, &others)
 		now := s.opt.Uptime()
-		if s.enrol > 0 && (now >= s.enrol || !s.enrolling()) {
+		if s.enrol > 0 && (now >= s.enrol || s.enrolUntil() == 0) {
 			s.enrol = 0
 			s.opt.Log("panel: the time to enrol a key is over")
 		}
@@ -411,10 +412,15 @@ func (s *Service) openEnrolment() error {
 	return nil
 }
 
-// enrolling tells whether nobody has ended it yet.
-func (s *Service) enrolling() bool {
-	_, err := os.Stat(s.path(EnrolPath))
-	return err == nil
+// enrolUntil is when the time to enrol a key ends; 0: there is none, or somebody
+// has ended it.
+func (s *Service) enrolUntil() time.Duration {
+	b, err := os.ReadFile(s.path(EnrolPath))
+	if err != nil {
+		return 0
+	}
+	ns, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return time.Duration(ns)
 }
 
 // show has the LED show what is to be seen now.

@@ -338,6 +338,24 @@ func TestEnrolment(t *testing.T) {
 	})
 }
 
+// A restart of core ends no enrolment.
+func TestEnrolmentOverARestart(t *testing.T) {
+	for text, want := range map[string]string{"60000000000\n": "enrolment", "1\n": "off", "soon\n": "off", "": "off"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.put(EnrolPath, text)
+			r.run(nil)
+			if st := r.svc.Status(); st.Pattern != want {
+				t.Errorf("%q: status %+v", text, st)
+			}
+			r.pass(time.Minute)
+			if st := r.svc.Status(); st.Pattern != "off" || st.Enrol != 0 {
+				t.Errorf("%q: a minute later: %+v", text, st)
+			}
+		})
+	}
+}
+
 func TestHeldFromPowerUp(t *testing.T) {
 	for name, tt := range map[string]struct {
 		mode string
