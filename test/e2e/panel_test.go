@@ -48,7 +48,9 @@ func TestButtonAndLED(t *testing.T) {
 		wait(4 * time.Second)
 	}
 	awaitLog(t, m, "pressed three times")
-	await(t, m, "enrolment", func(s api.Status) bool { return s.Panel != nil && s.Panel.Pattern == "enrolment" && s.Panel.Enrol > 500 })
+	await(t, m, "enrolment", func(s api.Status) bool {
+		return s.Panel != nil && s.Panel.Pattern == "enrolment" && s.Panel.Enrol > 500
+	})
 	for end := time.Now().Add(time.Minute); ; wait(100 * time.Millisecond) {
 		if run(t, m, brightness) != "0" {
 			break
