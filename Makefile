@@ -34,7 +34,7 @@ GCFLAGS  ?= -gcflags=all=-d=inlbudget=30,regpick=1 $(HOT:%=-gcflags=%=-d=inlbudg
 # build ID has the go command link anew each time: it does not know the list.
 STRIP    := -s -w -buildid= -noinltree -nonames
 LDFLAGS  := $(STRIP) -order=$(CURDIR)/toolchain/rlx/boot.order -X main.version=$(VERSION)
-# TAGS=ssh: with the SSH server (docs/size.md).
+# TAGS=no_shell,no_mdns: without those (docs/size.md names them).
 TAGS     ?=
 MIPS_BUILD := -trimpath -buildvcs=false $(if $(TAGS),-tags '$(TAGS)') $(GCFLAGS)
 BUILD    := go build -trimpath -buildvcs=false
@@ -78,7 +78,6 @@ gwctl: | build ## build the workstation's gwctl, build/gwctl
 .PHONY: image
 image: ## build/rootfs.bin and build/userdata.bin (BOARD=emulated, lidl, sengled-e39-g8c; TAGS=ssh SSH_KEY=FILE)
 	@case '$(BOARD)' in emulated|lidl|sengled-e39-g8c) ;; *) echo 'make image BOARD=$(BOARD): no such board; emulated, lidl or sengled-e39-g8c (one image is for all three)' >&2; exit 2;; esac
-	@[ -z '$(SSH_KEY)' ] || case ',$(TAGS),' in *,ssh,*) ;; *) echo 'make image SSH_KEY=...: the image has SSH with TAGS=ssh only (docs/size.md)' >&2; exit 2;; esac
 	@test/deps/deps.sh image
 	@$(MAKE) --no-print-directory gw
 	go run ./rootfs/size -check $(OUT)/gw

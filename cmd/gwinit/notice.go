@@ -1,4 +1,4 @@
-//go:build !no_shell && ssh
+//go:build !no_shell && !no_sshd
 
 package main
 

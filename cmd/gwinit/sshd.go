@@ -1,10 +1,14 @@
-//go:build !no_sshd && !ssh
+//go:build !no_sshd
 
 package main
 
 import (
 	"gwinit/internal/applet"
 	"gwinit/services/sshd"
+	"gwinit/services/sshd/scp"
+	"gwinit/services/sshd/server"
 )
 
-func sshdApplets() applet.Table { return applet.Table{sshd.Applet(sshd.Greeting)} }
+func sshdApplets() applet.Table {
+	return applet.Table{sshd.Applet(server.Sessions), server.Passwd(), scp.Applet()}
+}

@@ -1,4 +1,4 @@
-//go:build !ssh
+//go:build no_sshd
 
 package core
 

@@ -30,7 +30,7 @@ func main() {
 		out      = flag.String("out", "build", "`folder` for rootfs.bin and userdata.bin")
 		skeleton = flag.String("skeleton", "rootfs/skeleton", "`folder` with rootfs/ and userdata/ as they are laid down")
 		version  = flag.String("version", "", "version `text` for /etc/gw-release")
-		block    = flag.String("block", "128K", "squashfs block `size`")
+		block    = flag.String("block", "256K", "squashfs block `size`")
 		sshKey   = flag.String("ssh-key", "", "`file` with who may log in by SSH, in the form of authorized_keys")
 	)
 	flag.Parse()

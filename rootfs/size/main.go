@@ -45,7 +45,7 @@ var parts = []part{
 	{"no_netwatch", "netwatch"},
 	{"no_gwctl", "gwctl's command line"},
 	{"no_bridge", "bridge"},
-	{"no_sshd", "sshd (without -tags ssh: sessions without SSH)"},
+	{"no_sshd", "SSH: sshd, port 22, passwd (x/crypto/ssh, crypto)"},
 	{"no_selftest", "selftest"},
 }
 
@@ -68,7 +68,7 @@ func main() {
 	var (
 		check  = flag.Bool("check", false, "only check the zero-filled memory")
 		gotool = flag.String("go", "build/rlx go", "`command` that is the gateway's go")
-		block  = flag.String("block", "128K", "squashfs block `size`")
+		block  = flag.String("block", "256K", "squashfs block `size`")
 	)
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: size [flags] BINARY [go build's flags of the binary]")

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,54 +110,6 @@ func handOver(t *testing.T, door net.Listener, path string) error {
 	}
 	defer f.Close()
 	return handoff.Send(path, int(f.Fd()))
-}
-
-func TestGreeting(t *testing.T) {
-	var mu sync.Mutex
-	var logged []string
-	v := serve(t, Server{Session: greeting(func(s string) {
-		mu.Lock()
-		defer mu.Unlock()
-		logged = append(logged, s)
-	}), Max: 2, Idle: time.Minute})
-	tests := []struct{ name, says, hears, log string }{
-		{"OpenSSH", "SSH-2.0-OpenSSH_9.2p1 Debian\r\n", ours, `, "SSH-2.0-OpenSSH_9.2p1 Debian", closed: this version has no SSH server yet`},
-		{"and what it says behind", "SSH-2.0-x\n\x00\x00\x05\xdc", ours, `, "SSH-2.0-x", closed: this version`},
-		{"no SSH", "HELO\r\n", "", "closed: it sent no SSH identification line"},
-		{"too long", "SSH-2.0-" + strings.Repeat("x", 300) + "\r\n", "", "closed: it sent no SSH identification line"},
-		{"an escape", "SSH-2.0-\x1b[2J\n", ours, `"SSH-2.0-\x1b[2J"`},
-		{"an end", "SSH-", "", "closed: it sent no SSH identification line"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			c, err := v.client()
-			if err != nil {
-				t.Fatal(err)
-			}
-			io.WriteString(c, tt.says)
-			if tt.hears == "" {
-				c.CloseWrite()
-			}
-			got, err := io.ReadAll(c)
-			if string(got) != tt.hears || err != nil {
-				t.Errorf("heard %q, %v", got, err)
-			}
-			c.Close()
-			found := func() bool {
-				mu.Lock()
-				defer mu.Unlock()
-				return len(logged) > 0 && strings.Contains(logged[len(logged)-1], tt.log) &&
-					strings.Contains(logged[len(logged)-1], c.LocalAddr().String())
-			}
-			for end := time.After(patience); !found(); {
-				select {
-				case <-time.After(time.Millisecond):
-				case <-end:
-					t.Fatalf("logged %q", logged)
-				}
-			}
-		})
-	}
 }
 
 // OpenSSH's client gets as far as this goes, and is not reset.

@@ -27,7 +27,7 @@ var errIdentification = errors.New("it sent no SSH identification line")
 // greetings is how many of them there are at a time.
 const greetings = 8
 
-// Greeting is the Sessions of a build without SSH: it says who is here and
+// Greeting is the Sessions of these tests: it says who is here and
 // ends.
 func Greeting(_, noise func(string)) (func(ctx context.Context, c net.Conn), int, error) {
 	return greeting(noise), greetings, nil
@@ -49,7 +49,7 @@ func greeting(log func(string)) func(ctx context.Context, c net.Conn) {
 			log(said + ", closed: " + err.Error())
 			return
 		}
-		log(said + ", closed: this version has no SSH server yet; use the serial console")
+		log(said + ", closed: that was all")
 	}
 }
 
