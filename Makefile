@@ -76,7 +76,7 @@ gwctl: | build ## build the workstation's gwctl, build/gwctl
 
 # One image is for every board: which one it runs on is found at run time.
 .PHONY: image
-image: ## build/rootfs.bin and build/userdata.bin (BOARD=emulated, lidl, sengled-e39-g8c; TAGS=ssh SSH_KEY=FILE)
+image: ## build/rootfs.bin and build/userdata.bin (BOARD=emulated, lidl, sengled-e39-g8c; SSH_KEY=FILE)
 	@case '$(BOARD)' in emulated|lidl|sengled-e39-g8c) ;; *) echo 'make image BOARD=$(BOARD): no such board; emulated, lidl or sengled-e39-g8c (one image is for all three)' >&2; exit 2;; esac
 	@test/deps/deps.sh image
 	@$(MAKE) --no-print-directory gw

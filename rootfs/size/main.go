@@ -54,7 +54,6 @@ var budget = []struct {
 	what string
 	kib  int
 }{
-	{"SSH, unless -tags ssh", 240},
 	{"nftables", 60},
 	{"iperf3 server, bench mode", 50},
 	{"OTBR supervisor", 40},
