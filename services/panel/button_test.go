@@ -151,18 +151,23 @@ func FuzzButton(f *testing.F) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		b := &button{powerUp: powerUp}
 		at, asked, released := time.Duration(0), time.Duration(0), false
-		var longest time.Duration // pressed without a released sample
-		var since time.Duration
-		was := false
+		var longest time.Duration // held, but for what is too short to be a release
+		var since, upAt time.Duration
+		was, up := false, true
 		for range 400 {
 			pressed := r.IntN(8) > 2
 			for range r.IntN(120) + 1 {
 				at += time.Duration(r.IntN(140)) * time.Millisecond
-				if pressed && !was {
-					since = at
-				}
-				if pressed {
+				switch {
+				case pressed:
+					if up {
+						up, since = false, at
+					}
 					longest = at - since
+				case was:
+					upAt = at
+				case at-upAt >= settle:
+					up = true
 				}
 				was = pressed
 				released = released || !pressed
