@@ -2,7 +2,8 @@
 
 // Package enrol is the way by which a gateway that nobody may log in to gets
 // its first key: for a while after a boot the serial console shows a code, and
-// who gives it over SSH, as the user setup, may add a key.
+// who gives it over SSH, as the user setup, may add a key. Who can press the
+// gateway's button needs no code: three presses let one key in (package panel).
 //
 // The code is in memory only (/run), is compared in constant time, ends after
 // Tries wrong ones, when a key was added, or after Lasts. The package knows
@@ -37,11 +38,14 @@ const (
 	file     = "run/ssh/setup"
 	keysFile = "userdata/ssh/authorized_keys"
 	keysEtc  = "etc/ssh/authorized_keys"
+	// pressed is services/panel's: until when a press of the button is good for,
+	// in nanoseconds of Uptime.
+	pressed = "run/enrol-until"
 )
 
 // Errors of Try.
 var (
-	ErrClosed = errors.New("there is no code, or not any more: switch the gateway off and on and be at its serial console")
+	ErrClosed = errors.New("there is no code, or not any more: switch the gateway off and on and be at its serial console, or press its button three times for a second or two")
 	ErrWrong  = errors.New("that is not the code")
 )
 
@@ -124,6 +128,28 @@ func Begin(root string, random io.Reader) error {
 	return nil
 }
 
+// Pressed is for how long yet the button lets a key in without a code, as often
+// as it is pressed and whoever has keys already; 0: it does not.
+func Pressed(root string) time.Duration {
+	b, err := os.ReadFile(filepath.Join(root, pressed))
+	if err != nil {
+		return 0 // nobody pressed it
+	}
+	until, err := strconv.ParseInt(strings.TrimSuffix(string(b), "\n"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(0, time.Duration(until)-Uptime())
+}
+
+// UsePress takes what Pressed tells, for one key.
+func UsePress(root string) error {
+	if Pressed(root) == 0 || os.Remove(filepath.Join(root, pressed)) != nil {
+		return ErrClosed
+	}
+	return nil
+}
+
 // Code is the code as it is shown; empty where none is taken.
 func (w Window) Code() string {
 	if !w.Open() {
@@ -180,6 +206,9 @@ func Add(root, line string) error {
 		return append(old, line...), nil
 	})
 	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(root, filepath.Dir(file)), 0o700); err != nil {
 		return err
 	}
 	// It stays, closed, so that no other code is made in this boot.

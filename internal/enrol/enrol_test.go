@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -143,4 +144,41 @@ func FuzzRead(f *testing.F) {
 			t.Fatal(w)
 		}
 	})
+}
+
+// Three presses of the button let one key in, and for their time only.
+func TestPress(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "run"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	press := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(root, pressed), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := Pressed(root); left != 0 {
+		t.Errorf("nobody pressed it: %v", left)
+	}
+	in := func(d time.Duration) string { return strconv.FormatInt(int64(Uptime()+d), 10) + "\n" }
+	for _, text := range []string{"", "\n", "x\n", "-1\n", "99999999999999999999\n", in(-time.Second), in(time.Minute) + "1\n"} {
+		press(text)
+		if left := Pressed(root); left != 0 {
+			t.Errorf("%q: %v", text, left)
+		}
+		if err := UsePress(root); !errors.Is(err, ErrClosed) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	press(in(time.Minute))
+	if left := Pressed(root); left > time.Minute || left < 50*time.Second {
+		t.Errorf("%v left of a minute", left)
+	}
+	if err := UsePress(root); err != nil {
+		t.Error(err)
+	}
+	if err := UsePress(root); !errors.Is(err, ErrClosed) || Pressed(root) != 0 {
+		t.Errorf("a second key: %v", err)
+	}
 }

@@ -31,7 +31,7 @@ const EnrolPath = "/run/enrol-until"
 
 // Timing.
 const (
-	enrolFor = 10 * time.Minute
+	enrolFor = 3 * time.Minute
 	// lookEvery is how often what the LEDs show is looked at.
 	lookEvery = 2 * time.Second
 	// patience is for an address: a boot shows no fault before.

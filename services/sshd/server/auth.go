@@ -89,6 +89,8 @@ func (l *login) config() *ssh.ServerConfig {
 // banner is what is said before anything is asked.
 func (l *login) banner(user string, pw stored) string {
 	switch {
+	case user == userSetup && enrol.Pressed(l.s.o.Root) > 0:
+		return "gwinit: the button was pressed: the key that you offer is let in.\n"
 	case user == userSetup:
 		if w := enrol.Look(l.s.o.Root); !w.Open() {
 			return "gwinit: there is no setup to be done: " + w.String() + ".\n"
@@ -109,7 +111,7 @@ func firstMinute(w enrol.Window) string {
 	if w.Open() {
 		return "the serial console shows a code; log in as setup with the key that you want to use, and give it."
 	}
-	return "put a key into /userdata/ssh/authorized_keys on the serial console, or switch the gateway off and on and be there with the code that it shows."
+	return "press the gateway's button three times for a second or two and log in as setup within 3 minutes, with the key that you want to use; or put it into /userdata/ssh/authorized_keys on the serial console."
 }
 
 // publicKey tells whether a key would do. The library has the client prove it.
@@ -128,7 +130,7 @@ func (l *login) publicKey(m ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissio
 		p.ExtraData[fingerprint{}] = ssh.FingerprintSHA256(key)
 		return p, nil
 	case userSetup:
-		if !enrol.Look(l.s.o.Root).Open() {
+		if !enrol.Look(l.s.o.Root).Open() && enrol.Pressed(l.s.o.Root) == 0 {
 			return nil, errRefused
 		}
 		return nil, &ssh.PartialSuccessError{Next: ssh.ServerAuthCallbacks{
@@ -147,13 +149,28 @@ func permissions(g *grant) *ssh.Permissions {
 	return &ssh.Permissions{ExtraData: map[any]any{grantKey{}: g}}
 }
 
-// enrol asks for the code of the serial console and lets key in for good.
-func (l *login) enrol(key ssh.PublicKey, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+// mayEnrol has the client ask for the code of the serial console, or finds that
+// the button was pressed.
+func (l *login) mayEnrol(ask ssh.KeyboardInteractiveChallenge) error {
+	if enrol.Pressed(l.s.o.Root) > 0 {
+		if _, err := ask("", "", nil, nil); err != nil {
+			return errRefused
+		}
+		return enrol.UsePress(l.s.o.Root)
+	}
 	answers, err := ask("", "The serial console of this gateway shows a code.", []string{"Code: "}, []bool{true})
 	if err != nil || len(answers) != 1 {
-		return nil, errRefused
+		return errRefused
 	}
-	if err := enrol.Try(l.s.o.Root, answers[0]); err != nil {
+	return enrol.Try(l.s.o.Root, answers[0])
+}
+
+// enrol lets key in for good, which the client has proved to have.
+func (l *login) enrol(key ssh.PublicKey, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+	switch err := l.mayEnrol(ask); {
+	case errors.Is(err, errRefused):
+		return nil, err
+	case err != nil:
 		l.s.o.Log("setup from " + l.from.String() + ": " + err.Error())
 		l.wait()
 		return nil, &ssh.BannerError{Err: err, Message: "gwinit: " + err.Error() + ".\n"}

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -300,6 +301,53 @@ func TestSetup(t *testing.T) {
 		t.Errorf("a second key by the same code: %v, %q", err, banner)
 	}
 	b.awaitLog("may log in from now on: "+ssh.FingerprintSHA256(u.PublicKey()), "setup from 127.0.0.1: that is not the code")
+}
+
+// Who pressed the button needs no code, for one key, and has to have it.
+func TestSetupByButton(t *testing.T) {
+	b := newBox(t)
+	first := user(t)
+	b.put("userdata/ssh/authorized_keys", line(first)) // a key that is lost
+	u := user(t)
+	if _, _, err := b.dial("setup", ssh.PublicKeys(u)); err == nil {
+		t.Error("nobody pressed the button")
+	}
+	b.put("run/enrol-until", strconv.FormatInt(int64(enrol.Uptime()+time.Minute), 10)+"\n")
+	if _, _, err := b.dial("setup", ssh.Password("x")); err == nil {
+		t.Error("without a key")
+	}
+	// One that is only shown, and not proved, is not let in.
+	if _, _, err := b.dial("setup", ssh.PublicKeys(unprovable{u})); err == nil {
+		t.Error("a key that the client does not have")
+	}
+	file, err := os.ReadFile(filepath.Join(b.root, "userdata/ssh/authorized_keys"))
+	if err != nil || strings.Contains(string(file), "setup from") {
+		t.Fatalf("%q, %v", file, err)
+	}
+	nothing := ssh.KeyboardInteractive(func(_, _ string, questions []string, _ []bool) ([]string, error) {
+		if len(questions) > 0 {
+			t.Errorf("asked %q", questions)
+		}
+		return nil, nil
+	})
+	c := b.mustDial("setup", ssh.PublicKeys(u), nothing)
+	c.Close()
+	c = b.mustDial("root", ssh.PublicKeys(u))
+	if got, _ := run(t, c, "echo x"); got != "x\n" {
+		t.Errorf("%q", got)
+	}
+	c = b.mustDial("root", ssh.PublicKeys(first))
+	c.Close()
+	if _, _, err := b.dial("setup", ssh.PublicKeys(user(t)), nothing); err == nil {
+		t.Error("a second key for the same press")
+	}
+}
+
+// unprovable is a key whose signatures are not its own.
+type unprovable struct{ ssh.Signer }
+
+func (unprovable) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
+	return &ssh.Signature{Format: ssh.KeyAlgoED25519, Blob: make([]byte, 64)}, nil
 }
 
 // The code ends after so many tries, also when each is in a connection of its
