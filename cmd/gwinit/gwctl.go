@@ -3,6 +3,8 @@
 package main
 
 import (
+	"slices"
+
 	"gwinit/internal/applet"
 	"gwinit/internal/config"
 	"gwinit/internal/control/client"
@@ -17,5 +19,5 @@ func gwctlApplets() applet.Table {
 			return config.Run("", std, args, json, restart)
 		},
 	}
-	return append(gwctl.Ends(version, client.Dial), gwctl.Command(version, client.Dial, settings))
+	return append(gwctl.Ends(version, client.Dial), gwctl.Command(version, client.Dial, slices.Concat([]gwctl.Local{settings}, doctorCommands())...))
 }

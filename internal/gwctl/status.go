@@ -54,6 +54,10 @@ func (s screen) alarm(name, text string) {
 	s.lines(fmt.Sprintf("%-*s", label, name), "!! "+text, true)
 }
 
+// Lines writes text behind first, wrapped to the screen's width and safe for a
+// terminal.
+func Lines(b *bytes.Buffer, first, text string) { screen{b: b}.lines(first, text, false) }
+
 func (s screen) lines(first, text string, loud bool) {
 	indent := strings.Repeat(" ", len(first))
 	for _, l := range wrap(clean(text), columns-len(first)) {

@@ -44,6 +44,7 @@ var parts = []part{
 	{"no_ethtune", "Ethernet tuning, ethtool, fq_codel"},
 	{"no_netwatch", "netwatch"},
 	{"no_gwctl", "gwctl's command line"},
+	{"no_doctor", "gwctl doctor"},
 	{"no_bridge", "bridge"},
 	{"no_sshd", "SSH: sshd, port 22, passwd (x/crypto/ssh, crypto)"},
 	{"no_selftest", "selftest"},

@@ -156,6 +156,30 @@ func netstat(root string, std applet.IO, args []string) error {
 	return w.Flush()
 }
 
+// A Listener is an address that TCP is listened on.
+type Listener struct {
+	At    netip.AddrPort
+	Owner string // process ID and program, "51/bridge"; "" when not known
+}
+
+// Listeners returns those of IPv4 and IPv6 on the kernel below root.
+func Listeners(root string) ([]Listener, error) {
+	var list []Listener
+	owners := socketOwners(root)
+	for _, name := range []string{"tcp", "tcp6"} {
+		socks, err := readSocks(filepath.Join(root, "proc/net", name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, s := range socks {
+			if s.state == stateListen {
+				list = append(list, Listener{s.local, owners[s.inode]})
+			}
+		}
+	}
+	return list, nil
+}
+
 // end prints one end of a connection; port 0 is any.
 func end(a netip.AddrPort) string {
 	port := "*"
