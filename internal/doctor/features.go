@@ -12,5 +12,5 @@ IGMP|IP_MULTICAST=y|/proc/sys/net/ipv4/igmp_qrv|no reports of IPv4 groups: a swi
 SYN cookies|SYN_COOKIES=y|/proc/sys/net/ipv4/tcp_syncookies|a flood of connection attempts keeps everybody from ports 22 and 8888
 IPv6 route information|IPV6_ROUTE_INFO=y|/proc/sys/net/ipv6/conf/all/accept_ra_rt_info_max_plen|Thread networks behind other border routers are not reached
 nftables|NETFILTER=y NETFILTER_ADVANCED=y NF_CONNTRACK=y NF_TABLES=y NF_TABLES_INET=y NF_TABLES_IPV4=y NF_TABLES_IPV6=y NFT_CT=y NFT_LIMIT=y NFT_LOG=y NF_LOG_SYSLOG=y NFT_REJECT=y|nftables|no firewall: only BRIDGE_BIND and BRIDGE_ALLOW limit who may connect
-smaller tables|INET_TABLE_PERTURB_ORDER=8 LOG_BUF_SHIFT=14 SQUASHFS_FILE_DIRECT=y SQUASHFS_FRAGMENT_CACHE_SIZE=1||some 0.6 MiB of memory are taken for nothing
+smaller tables|INET_TABLE_PERTURB_ORDER=8 LOG_BUF_SHIFT=14 SQUASHFS_FILE_DIRECT=y SQUASHFS_FRAGMENT_CACHE_SIZE=1||some 0.8 MiB of memory are taken for nothing
 `
