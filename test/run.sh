@@ -5,10 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 step() { printf '\n== %s (%ss)\n' "$1" "$SECONDS"; }
 
-# The kernel takes minutes once and one core at a time: build it behind the rest.
-step 'kernel for the emulated board (in the background; cached)'
+# The kernels take minutes once and one core at a time: build them behind the rest.
+step 'kernels for the emulated board (in the background; cached)'
 mkdir -p build
-test/board/kernel/build.sh >build/kernel.path 2>build/kernel.log &
+test/board/kernel/build.sh full incumbent >build/kernel.path 2>build/kernel.log &
 kernel=$!
 trap 'kill $kernel 2>/dev/null || true' EXIT
 
@@ -47,8 +47,8 @@ tail -1 build/fuzz.log
 step 'image'
 make --no-print-directory image gwctl
 
-step 'waiting for the kernel'
-wait $kernel || { tail -40 build/kernel.log; echo 'the kernel did not build; build/kernel.log is the whole log'; exit 1; }
+step 'waiting for the kernels'
+wait $kernel || { tail -40 build/kernel.log; echo 'a kernel did not build; build/kernel.log is the whole log'; exit 1; }
 trap - EXIT
 
 step 'the emulated board itself'

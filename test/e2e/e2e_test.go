@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,8 +35,14 @@ const (
 // soak is the long form of the tests that have one (`make soak`).
 var soak = os.Getenv("GW_SOAK") == "1"
 
-// kernel is the emulated board's, built or found in the cache by TestMain.
+// kernel is the emulated board's full one, built or found in the cache by
+// TestMain.
 var kernel string
+
+// incumbentKernel is the other one, looked for when a test wants it.
+var incumbentKernel = sync.OnceValues(func() (string, error) {
+	return board.Kernel(context.Background(), board.KernelIncumbent)
+})
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -80,6 +87,24 @@ func start(t *testing.T, change func(*board.Config)) *board.Machine {
 		}
 	})
 	return m
+}
+
+// onEachKernel runs a test on both, side by side. on is for start.
+func onEachKernel(t *testing.T, test func(t *testing.T, on func(*board.Config))) {
+	t.Helper()
+	for _, name := range []string{board.KernelFull, board.KernelIncumbent} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := kernel
+			if name == board.KernelIncumbent {
+				var err error
+				if path, err = incumbentKernel(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			test(t, func(c *board.Config) { c.Kernel = path })
+		})
+	}
 }
 
 // shell waits for the login shell.
@@ -163,7 +188,11 @@ func settled(s api.Status) bool {
 
 func TestBootTellsTheTruth(t *testing.T) {
 	t.Parallel()
-	m := start(t, nil)
+	onEachKernel(t, bootTellsTheTruth)
+}
+
+func bootTellsTheTruth(t *testing.T, on func(*board.Config)) {
+	m := start(t, on)
 	shell(t, m)
 	s := await(t, m, "everything running", settled)
 
