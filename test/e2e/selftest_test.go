@@ -10,6 +10,7 @@ import (
 
 	"gwinit/internal/api"
 	"gwinit/internal/selftest"
+	"gwinit/test/board"
 )
 
 // selftestTime is what the whole test may take on a loaded host; a gateway
@@ -20,7 +21,11 @@ const selftestTime = 8 * time.Minute
 // the program in /tmp, beside everything that runs. It changes nothing.
 func TestSelftest(t *testing.T) {
 	t.Parallel()
-	m := start(t, nil)
+	onEachKernel(t, selfTest)
+}
+
+func selfTest(t *testing.T, on func(*board.Config)) {
+	m := start(t, on)
 	shell(t, m)
 	before := await(t, m, "everything running", settled)
 	run(t, m, "cat /proc/1/exe >/tmp/try && chmod +x /tmp/try")
