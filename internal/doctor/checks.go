@@ -260,11 +260,18 @@ const (
 	portBridge = 8888
 )
 
-// openPort says why one is worth a line.
-var openPort = map[uint16]string{
-	8081: "the Thread network's key can be read there",
-	5201: "a bandwidth test that anybody may run",
-	23:   "passwords pass it in the clear",
+// openPort says why one is worth a line, or "". (A map would be made at the start
+// of every process.)
+func openPort(port uint16) string {
+	switch port {
+	case 8081:
+		return "the Thread network's key can be read there"
+	case 5201:
+		return "a bandwidth test that anybody may run"
+	case 23:
+		return "passwords pass it in the clear"
+	}
+	return ""
 }
 
 func (b *box) ports() {
@@ -285,7 +292,7 @@ func (b *box) ports() {
 		if l.Owner != "" {
 			text += " by " + l.Owner
 		}
-		if why := openPort[port]; why != "" {
+		if why := openPort(port); why != "" {
 			text += ": " + why
 		}
 		b.say(Warning, "end that program if it is not meant to be there", "%s", text)

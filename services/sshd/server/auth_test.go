@@ -188,7 +188,7 @@ func TestPasswords(t *testing.T) {
 		{name: "the known one", passwd: "root:" + des + ":0:0::/root:/bin/sh\n", password: "root", banner: "the one that everybody knows"},
 		{name: "the known one, slow to find out", passwd: "root:" + sha512Root + ":0:0::/root:/bin/sh\n", password: "root", offered: true, banner: "the one that everybody knows"},
 		{name: "a form that is not known", passwd: "root:$y$j9T$x$y:0:0::/root:/bin/sh\n", password: "x", banner: "a form that this gateway cannot check"},
-		{name: "none", passwd: "root::0:0::/root:/bin/sh\n", banner: "nobody may log in yet: put a key"},
+		{name: "none", passwd: "root::0:0::/root:/bin/sh\n", banner: "nobody may log in yet: press the gateway's button three times"},
 		{name: "locked", passwd: "root:!:0:0::/root:/bin/sh\n", banner: "nobody may log in yet"},
 		{name: "no root", passwd: "admin:" + desOther + ":0:0::/root:/bin/sh\n", password: "rasmuslerdorf", banner: "nobody may log in yet"},
 		{name: "no file", banner: "nobody may log in yet"},

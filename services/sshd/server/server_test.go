@@ -279,11 +279,13 @@ func TestTerminal(t *testing.T) {
 	}
 	send("size\r")
 	r.expect("100x40\r\n# ")
-	if err := s.WindowChange(50, 132); err != nil {
-		t.Fatal(err)
+	// With an answer, since data and requests are read by goroutines of their own.
+	change := ssh.Marshal(struct{ Columns, Rows, Width, Height uint32 }{132, 50, 0, 0})
+	if ok, err := s.SendRequest("window-change", true, change); err != nil || !ok {
+		t.Fatalf("window-change: %v, %v", ok, err)
 	}
 	send("size\r")
-	r.expect("132x50\r\n# ") // requests and data travel in order, and data through a goroutine more
+	r.expect("132x50\r\n# ")
 	send("tty\r")
 	r.expect("controlling terminal /dev/pts/")
 	send("hang\r")

@@ -76,14 +76,23 @@ func readGoTable(d []byte, text uint64) (t goTable) {
 	if uint64(len(tab)) < 8*n+4 {
 		return t
 	}
+	// Offset 0 is the first function's name, or, when several have it, no name at
+	// all (-nonames).
+	var first []int
 	for i := range n {
 		f := function{start: uint32(text) + be.Uint32(tab[8*i:]), end: uint32(text) + be.Uint32(tab[8*i+8:])}
 		if rec := at(base + uint64(be.Uint32(tab[8*i+4:]))); len(rec) >= 8 {
-			if off := uint64(be.Uint32(rec[4:])); off != 0 { // 0 is no name (-nonames)
-				f.name = name(names + off)
+			off := uint64(be.Uint32(rec[4:]))
+			if f.name = name(names + off); off == 0 {
+				first = append(first, len(t.fns))
 			}
 		}
 		t.fns = append(t.fns, f)
+	}
+	if len(first) > 1 {
+		for _, i := range first {
+			t.fns[i].name = ""
+		}
 	}
 	return t
 }
