@@ -23,7 +23,7 @@ import (
 // guest, as board.Config.Icount has them; each adds what the others did not touch.
 const boots = 18
 
-var speeds = []int{2, 3, 4}
+var speeds = []int{3, 4}
 
 // bootTime is a dozen times what a boot takes. With instructions counted, QEMU
 // stops some numbers of boot for ever before the kernel has a timer, always the
