@@ -24,6 +24,7 @@ type steady struct {
 type pipe struct {
 	queue    *queue
 	may      bool   // read at all
+	came     int    // bytes of the last read, which the watch has not seen
 	moved    uint64 // bytes that came and went
 	readErr  unix.Errno
 	ended    bool // a read gave nothing
@@ -58,7 +59,10 @@ func (s *steady) wait(move bool) (n int, e unix.Errno) {
 		if n <= 0 || !move {
 			break
 		}
-		if n = s.move(n); n != 0 {
+		n = s.move(n)
+		s.rx.show(s.watch, fromRadio)
+		s.tx.show(s.watch, fromClient)
+		if n != 0 {
 			break
 		}
 	}
@@ -85,13 +89,13 @@ func (s *steady) move(n int) int {
 	}
 	if uart.Revents != 0 {
 		uart.Revents = 0
-		if !s.rx.move(s.watch, fromRadio, uart.Fd, client.Fd) {
+		if !s.rx.move(uart.Fd, client.Fd, true) {
 			n = -1
 		}
 	}
 	if client.Revents != 0 {
 		client.Revents = 0
-		if !s.tx.move(s.watch, fromClient, client.Fd, uart.Fd) {
+		if !s.tx.move(client.Fd, uart.Fd, false) {
 			n = -1
 		}
 	}
@@ -102,7 +106,7 @@ func (s *steady) move(n int) int {
 //
 //go:nosplit
 //go:norace
-func (p *pipe) move(w *watch, who origin, from, to int32) bool {
+func (p *pipe) move(from, to int32, socket bool) bool {
 	q := p.queue
 	q.reading()
 	n, e := rawRead(int(from), q.buf)
@@ -111,9 +115,10 @@ func (p *pipe) move(w *watch, who origin, from, to int32) bool {
 		return again(e)
 	}
 	q.added(n)
+	p.came = n
 	came := q.buf[:n]
 	var sent int
-	if who == fromRadio {
+	if socket {
 		sent, e = rawSend(int(to), came)
 	} else {
 		sent, e = rawWrite(int(to), came)
@@ -126,8 +131,19 @@ func (p *pipe) move(w *watch, who origin, from, to int32) bool {
 		q.took(sent)
 	}
 	q.settled()
-	w.frames(who, came)
 	return q.empty()
+}
+
+// show lets the watch see what move read, behind the write of both directions.
+// It is not called by move, for the stack that both need.
+//
+//go:nosplit
+//go:norace
+func (p *pipe) show(w *watch, who origin) {
+	if p.came > 0 {
+		w.frames(who, p.queue.buf[:p.came])
+		p.came = 0
+	}
 }
 
 // plain tells whether a plain byte needs nothing but to be passed on.
