@@ -133,7 +133,7 @@ func packRootfs(stage, gw string, applets []string, skeleton, version, block, ss
 	}
 	image := stage + ".squashfs"
 	args := []string{
-		stage, image, "-comp", "xz", "-b", block, "-all-root", "-noappend", "-nopad", "-no-xattrs", "-no-exports",
+		stage, image, "-comp", "xz", "-b", block, "-all-root", "-noappend", "-nopad", "-no-xattrs", "-no-exports", "-no-fragments",
 		"-all-time", fmt.Sprint(sourceEpoch.Unix()), "-mkfs-time", fmt.Sprint(sourceEpoch.Unix()), "-processors", "2", "-quiet", "-no-progress",
 	}
 	for _, n := range deviceNodes {

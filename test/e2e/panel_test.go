@@ -43,13 +43,11 @@ func TestButtonAndLED(t *testing.T) {
 	// The LED says that a key can be enrolled. It is one without steps, so that
 	// its brightness reads 1.
 	run(t, m, "gwctl config set leds.MODE=dim hostname=cellar")
-	for range 3 {
-		press("2")
-		wait(4 * time.Second)
-	}
+	// By the guest's clock, which a busy host holds back.
+	run(t, m, fmt.Sprintf("(for i in 1 2 3; do echo pull-down >%[1]s; sleep 2; echo pull-up >%[1]s; sleep 2; done) & true", pull))
 	awaitLog(t, m, "pressed three times")
 	await(t, m, "enrolment", func(s api.Status) bool {
-		return s.Panel != nil && s.Panel.Pattern == "enrolment" && s.Panel.Enrol > 500
+		return s.Panel != nil && s.Panel.Pattern == "enrolment" && s.Panel.Enrol > 100
 	})
 	for end := time.Now().Add(time.Minute); ; wait(100 * time.Millisecond) {
 		if run(t, m, brightness) != "0" {
