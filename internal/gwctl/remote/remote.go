@@ -226,23 +226,31 @@ func openControl(c *conn) (io.ReadWriteCloser, error) {
 	return channel{out, in, s}, nil
 }
 
+// session logs in for one command. The caller must close what it returns.
+func (r *runner) session(ctx context.Context, std applet.IO, t target) (*ssh.Session, *conn, error) {
+	c, err := r.dial(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := c.NewSession()
+	if err != nil {
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	s.Stdin, s.Stdout, s.Stderr = std.In, std.Out, std.Err
+	return s, c, nil
+}
+
 // exec has the gateway's own gwctl do it.
 func (r *runner) exec(ctx context.Context, std applet.IO, t target, args []string) error {
-	c, err := r.dial(ctx, t)
+	s, c, err := r.session(ctx, std, t)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	s, err := c.NewSession()
-	if err != nil {
-		return err
-	}
-	defer s.Close()
 	line := "gwctl"
 	for _, a := range args {
 		line += " " + quote(a)
 	}
-	s.Stdin, s.Stdout, s.Stderr = std.In, std.Out, std.Err
 	err = s.Run(line)
 	var ended *ssh.ExitError
 	if errors.As(err, &ended) && ended.Signal() == "" {
@@ -264,18 +272,12 @@ func quote(s string) string {
 
 // setup brings the first key in.
 func (r *runner) setup(ctx context.Context, std applet.IO, t target) error {
-	t.user = setupUser
-	c, err := r.dial(ctx, t)
+	t.user, std.In = setupUser, nil
+	s, c, err := r.session(ctx, std, t)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	s, err := c.NewSession()
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	s.Stdout, s.Stderr = std.Out, std.Err
 	if err := s.Run("setup"); err != nil {
 		return err
 	}
