@@ -45,11 +45,6 @@ func (b *backend) Status(ctx context.Context) api.Status {
 		Services: b.sup.Snapshot(),
 		Warnings: b.in.warnings(),
 	}
-	mono, wall := logring.System()
-	s.Uptime = float64(mono) / 1e9
-	if wall >= logring.WallKnown {
-		s.Wall = wall
-	}
 	var uts unix.Utsname
 	if unix.Uname(&uts) == nil {
 		s.Hostname = unix.ByteSliceToString(uts.Nodename[:])
@@ -119,6 +114,12 @@ func (b *backend) Status(ctx context.Context) api.Status {
 		}
 		s.Warnings = append(s.Warnings, warnings...)
 	case <-ctx.Done():
+	}
+	// Behind the answers: what they say of the clock holds for it.
+	mono, wall := logring.System()
+	s.Uptime = float64(mono) / 1e9
+	if wall >= logring.WallKnown {
+		s.Wall = wall
 	}
 	return s
 }

@@ -362,8 +362,11 @@ const (
 	sessionLineEvery = 3 * time.Second
 )
 
-// budget bounds log lines.
+// budget bounds log lines: so many at once, and one more each time that every
+// has passed.
 type budget struct {
+	lines  int
+	every  time.Duration
 	spent  int           // lines that have not been forgiven
 	at     time.Duration // up to when they were
 	unsaid int           // lines left out since the last
@@ -371,15 +374,18 @@ type budget struct {
 
 // log says a line, or counts it.
 func (b *budget) log(log func(string), line string, now time.Duration) {
-	forgiven := int((now - b.at) / sessionLineEvery)
-	b.at += time.Duration(forgiven) * sessionLineEvery
-	if b.spent = max(0, b.spent-forgiven); b.spent >= sessionLines {
+	forgiven := int((now - b.at) / b.every)
+	b.at += time.Duration(forgiven) * b.every
+	if b.spent -= forgiven; b.spent <= 0 {
+		b.spent, b.at = 0, now
+	}
+	if b.spent >= b.lines {
 		b.unsaid++
 		return
 	}
 	b.spent++
 	if b.unsaid > 0 {
-		line += " (and " + strconv.Itoa(b.unsaid) + " lines about clients were left out before)"
+		line += " (and " + strconv.Itoa(b.unsaid) + " more since the last such line)"
 		b.unsaid = 0
 	}
 	log(line)
@@ -437,16 +443,7 @@ func (l *loop) lostBytes() string {
 func (l *loop) refuse(p *newcomer, reason string) {
 	l.n.refused++
 	now := l.now()
-	if l.saidNoAt != 0 && now-l.saidNoAt < refusalEvery {
-		l.unsaid++
-	} else {
-		line := "connection from " + p.peer.String() + " closed: " + reason
-		if l.unsaid > 0 {
-			line += " (and " + strconv.Itoa(l.unsaid) + " more since the last such line)"
-		}
-		l.b.o.Log(line)
-		l.saidNoAt, l.unsaid = now, 0
-	}
+	l.refusals.log(l.b.o.Log, "connection from "+p.peer.String()+" closed: "+reason, now)
 	l.finish(p.fd, now)
 	p.fd = -1
 }

@@ -104,9 +104,8 @@ type loop struct {
 	stopBy     time.Duration
 	leftAt     time.Duration // when the last client left; never: there was none
 	lastClose  string
-	sessions   budget
-	saidNoAt   time.Duration // last line about a refusal
-	unsaid     int           // refusals since, without a line
+	sessions   budget // lines about clients
+	refusals   budget // and about those who did not become one
 	n          counters
 	drainedNow uint64 // thrown away since the last client left
 }
@@ -133,6 +132,8 @@ func newLoop(b *Bridge) *loop {
 		// instead of being told that it is not open.
 		acceptAt: firstOpen,
 		queued:   true,
+		sessions: budget{lines: sessionLines, every: sessionLineEvery},
+		refusals: budget{lines: 1, every: refusalEvery},
 		scratch:  make([]byte, scratchBytes),
 	}
 	l.rx = queue{buf: make([]byte, rxQueueBytes), clock: l.clock}

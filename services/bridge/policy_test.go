@@ -548,7 +548,7 @@ func TestContentionIsSaid(t *testing.T) {
 
 // Clients that come and go without end leave the log readable.
 func TestSessionLines(t *testing.T) {
-	var b budget
+	b := budget{lines: sessionLines, every: sessionLineEvery}
 	var said []string
 	log := func(line string) { said = append(said, line) }
 	now := time.Hour
@@ -564,14 +564,14 @@ func TestSessionLines(t *testing.T) {
 	}
 	b.log(log, "z", now+sessionLineEvery)
 	b.log(log, "z", now+sessionLineEvery)
-	if len(said) != sessionLines+1 || said[sessionLines] != "z (and 61 lines about clients were left out before)" {
+	if len(said) != sessionLines+1 || said[sessionLines] != "z (and 61 more since the last such line)" {
 		t.Fatalf("after one interval %q", said[sessionLines:])
 	}
 	said = nil
 	for range 2 * sessionLines { // after a long time, no more than at first
 		b.log(log, "x", now+time.Hour)
 	}
-	if len(said) != sessionLines || said[0] != "x (and 1 lines about clients were left out before)" {
+	if len(said) != sessionLines || said[0] != "x (and 1 more since the last such line)" {
 		t.Errorf("%d lines after an hour, the first %q", len(said), said[0])
 	}
 }

@@ -165,11 +165,7 @@ func TestBridgeWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var w api.BridgeWatch
-	out := run(t, m, "gwctl bridge -json")
-	if err := json.Unmarshal([]byte(out), &w); err != nil {
-		t.Fatalf("%v in %s", err, out)
-	}
+	w := answer[api.BridgeWatch](t, m, "gwctl bridge -json")
 	if w.Protocol != "ash" || w.ToRadio.ASH != h.tx || w.FromRadio.ASH != h.rx {
 		t.Errorf("the bridge says %s: to the radio %+v, from it %+v; the host has %+v and %+v", w.Protocol, w.ToRadio.ASH, w.FromRadio.ASH, h.tx, h.rx)
 	}

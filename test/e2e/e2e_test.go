@@ -128,24 +128,31 @@ func run(t *testing.T, m *board.Machine, command string) string {
 	return out
 }
 
-// status is `gwctl status -json` on the console, where the kernel may put in a line.
-func status(t *testing.T, m *board.Machine) api.Status {
+// answer runs a command on the console that prints one JSON object in a line. The
+// kernel may put in lines of its own there, and break one; then it runs once
+// more.
+func answer[T any](t *testing.T, m *board.Machine, command string) T {
 	t.Helper()
 	var out string
 	var err error
 	for range 2 {
-		out = run(t, m, "gwctl status -json")
+		out = run(t, m, command)
 		for line := range strings.Lines(out) {
-			var s api.Status
+			var v T
 			if strings.HasPrefix(line, "{") {
-				if err = json.Unmarshal([]byte(line), &s); err == nil {
-					return s
+				if err = json.Unmarshal([]byte(line), &v); err == nil {
+					return v
 				}
 			}
 		}
 	}
-	t.Fatalf("gwctl status -json: %v:\n%s", err, out)
-	return api.Status{}
+	t.Fatalf("%s: %v:\n%s", command, err, out)
+	panic("unreachable")
+}
+
+func status(t *testing.T, m *board.Machine) api.Status {
+	t.Helper()
+	return answer[api.Status](t, m, "gwctl status -json")
 }
 
 // await asks for the status until ok holds. A service that keeps ending is tried
@@ -424,6 +431,9 @@ func TestConsoleRespawns(t *testing.T) {
 	for i := range 5 {
 		before := run(t, m, "echo $$")
 		leave := []string{"exit", "kill -9 $$", "\x04", "exit 3", "kill -9 $$"}[i]
+		if leave == "\x04" {
+			wait(2 * time.Second) // the prompt's change of the terminal's mode throws away what was typed before
+		}
 		m.Console().Mark()
 		var err error
 		if leave == "\x04" {

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -14,12 +13,7 @@ import (
 // ethernet is `gwctl eth -json`, or that of a verb.
 func ethernet(t *testing.T, m *board.Machine, verb string) api.Ethernet {
 	t.Helper()
-	var e api.Ethernet
-	out := run(t, m, "gwctl eth -json "+verb)
-	if err := json.Unmarshal([]byte(out), &e); err != nil {
-		t.Fatalf("gwctl eth -json %s: %v:\n%s", verb, err, out)
-	}
-	return e
+	return answer[api.Ethernet](t, m, "gwctl eth -json "+verb)
 }
 
 // The kernel has fq_codel with the gateway's parameters, and the knobs of the

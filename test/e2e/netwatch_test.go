@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,11 +15,7 @@ import (
 // watched is `gwctl netwatch -json` on the console.
 func watched(t *testing.T, m *board.Machine) api.Netwatch {
 	t.Helper()
-	var n api.Netwatch
-	if out := run(t, m, "gwctl netwatch -json"); json.Unmarshal([]byte(out), &n) != nil {
-		t.Fatalf("gwctl netwatch -json:\n%s", out)
-	}
-	return n
+	return answer[api.Netwatch](t, m, "gwctl netwatch -json")
 }
 
 // awaitLog asks for core's log until it holds text.

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,13 +19,9 @@ func TestRadioOwnership(t *testing.T) {
 	m := start(t, nil)
 	shell(t, m)
 	await(t, m, "everything running", settled)
-	radio := func(command string) (r api.Radio) {
+	radio := func(command string) api.Radio {
 		t.Helper()
-		out := run(t, m, "gwctl radio "+command+" -json")
-		if err := json.Unmarshal([]byte(out), &r); err != nil {
-			t.Fatalf("gwctl radio %s: %v:\n%s", command, err, out)
-		}
-		return r
+		return answer[api.Radio](t, m, "gwctl radio "+command+" -json")
 	}
 	if r := radio(""); r.Owner != "bridge" || r.OwnerPID <= 1 || r.Since <= 0 || r.Engine != "user" || r.Mode != "zigbee" {
 		t.Errorf("the radio is %+v", r)
