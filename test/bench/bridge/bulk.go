@@ -45,16 +45,12 @@ func besideBulk(ctx context.Context, dir, images string) (rows []bench.Row, err 
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Minute)
 	defer cancel()
-	m, err := board.Start(ctx, boardConfig(dir, images, userdata))
+	g, err := startGuest(ctx, boardConfig(dir, images, userdata), "loop")
 	if err != nil {
 		return nil, err
 	}
-	g := &guest{m: m}
 	defer func() { err = g.end(err) }()
-	if err := g.ready("loop"); err != nil {
-		return nil, err
-	}
-	if err := m.WaitPort(ctx, board.BridgePort); err != nil {
+	if err := g.m.WaitPort(ctx, board.BridgePort); err != nil {
 		return nil, err
 	}
 	sink, err := g.bulk()

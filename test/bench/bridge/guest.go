@@ -58,6 +58,20 @@ func boardConfig(dir, images, userdata string) board.Config {
 	}
 }
 
+// startGuest boots a board that runs by the host's clock and makes it ready. The
+// caller must end it.
+func startGuest(ctx context.Context, config board.Config, program string) (*guest, error) {
+	m, err := board.Start(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	g := &guest{m: m}
+	if err := g.ready(program); err != nil {
+		return nil, g.end(err)
+	}
+	return g, nil
+}
+
 // ready takes the radio's end and makes a file of the writable partition a
 // program of the board.
 func (g *guest) ready(program string) error {

@@ -55,15 +55,11 @@ func queueing(ctx context.Context, dir, images, svg string) (rows []bench.Row, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, 45*time.Minute)
 	defer cancel()
-	m, err := board.Start(ctx, boardConfig(dir, images, userdata))
+	g, err := startGuest(ctx, boardConfig(dir, images, userdata), "shape")
 	if err != nil {
 		return nil, err
 	}
-	g := &guest{m: m}
 	defer func() { err = g.end(err) }()
-	if err := g.ready("shape"); err != nil {
-		return nil, err
-	}
 	// The tuner leaves a discipline alone that is not its own.
 	if err := g.run("gwctl eth queue default -try"); err != nil {
 		return nil, err
