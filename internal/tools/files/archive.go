@@ -1,7 +1,6 @@
 package files
 
 import (
-	"archive/tar"
 	"bufio"
 	"compress/gzip"
 	"context"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/applet"
+	"gwinit/internal/tarfile"
 	"gwinit/internal/tools/opt"
 	"gwinit/internal/tools/zone"
 )
@@ -214,7 +214,7 @@ func (t *tarCall) create(archive string) (err error) {
 		defer func() { t.rep.add(z.Close()) }()
 		out = z
 	}
-	w := tar.NewWriter(out)
+	w := tarfile.NewWriter(out)
 	for _, p := range t.only {
 		root := p
 		if !filepath.IsAbs(root) {
@@ -241,7 +241,7 @@ func (t *tarCall) create(archive string) (err error) {
 	return w.Close()
 }
 
-func (t *tarCall) add(w *tar.Writer, path, name string, fi fs.FileInfo) error {
+func (t *tarCall) add(w *tarfile.Writer, path, name string, fi fs.FileInfo) error {
 	if fi.Mode()&fs.ModeSocket != 0 {
 		return nil
 	}
@@ -253,11 +253,11 @@ func (t *tarCall) add(w *tar.Writer, path, name string, fi fs.FileInfo) error {
 			return nil
 		}
 	}
-	h, err := tar.FileInfoHeader(fi, target)
+	h, err := header(fi)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	h.Name = strings.TrimLeft(name, "/")
+	h.Name, h.Link = strings.TrimLeft(name, "/"), target
 	if fi.IsDir() {
 		h.Name += "/"
 	}
@@ -289,6 +289,32 @@ func (t *tarCall) add(w *tar.Writer, path, name string, fi fs.FileInfo) error {
 		_, err = io.CopyN(w, zeros{}, h.Size-n)
 	}
 	return err
+}
+
+// header describes a file.
+func header(fi fs.FileInfo) (*tarfile.Header, error) {
+	h := &tarfile.Header{Mode: fi.Mode(), Size: fi.Size(), ModTime: fi.ModTime()}
+	switch fi.Mode().Type() {
+	case 0:
+		h.Kind = tarfile.File
+	case fs.ModeDir:
+		h.Kind = tarfile.Dir
+	case fs.ModeSymlink:
+		h.Kind = tarfile.Symlink
+	case fs.ModeNamedPipe:
+		h.Kind = tarfile.FIFO
+	case fs.ModeDevice:
+		h.Kind = tarfile.Block
+	case fs.ModeDevice | fs.ModeCharDevice:
+		h.Kind = tarfile.Char
+	default:
+		return nil, fmt.Errorf("kind %v is not supported", fi.Mode().Type())
+	}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		h.UID, h.GID = int(st.Uid), int(st.Gid)
+		h.Major, h.Minor = unix.Major(uint64(st.Rdev)), unix.Minor(uint64(st.Rdev))
+	}
+	return h, nil
 }
 
 type zeros struct{}
@@ -328,8 +354,8 @@ func (t *tarCall) read(archive string) error {
 		return err
 	}
 	defer root.Close()
-	r := tar.NewReader(in)
-	var dirs []*tar.Header
+	r := tarfile.NewReader(in)
+	var dirs []*tarfile.Header
 	for {
 		h, err := r.Next()
 		if err == io.EOF {
@@ -348,7 +374,7 @@ func (t *tarCall) read(archive string) error {
 				out = t.std.Err
 			}
 			if t.o.Has('t') && t.o.Has('v') {
-				fmt.Fprintf(out, "%s %d/%d %9d %s ", modeString(h.FileInfo().Mode()), h.Uid, h.Gid, h.Size, h.ModTime.In(zone.Load("")).Format("2006-01-02 15:04"))
+				fmt.Fprintf(out, "%s %d/%d %9d %s ", modeString(h.Mode), h.UID, h.GID, h.Size, h.ModTime.In(zone.Load("")).Format("2006-01-02 15:04"))
 			}
 			fmt.Fprintln(out, printable(h.Name))
 		}
@@ -361,14 +387,14 @@ func (t *tarCall) read(archive string) error {
 		default:
 			if err := t.extract(root, name, h, r); err != nil {
 				t.rep.add(fmt.Errorf("%s: %w", h.Name, err))
-			} else if h.Typeflag == tar.TypeDir {
+			} else if h.Kind == tarfile.Dir {
 				dirs = append(dirs, h)
 			}
 		}
 	}
 	for _, h := range dirs { // now that nothing is written into them any more
 		name := filepath.Clean(strings.TrimLeft(h.Name, "/"))
-		t.rep.add(root.Chmod(name, h.FileInfo().Mode()))
+		t.rep.add(root.Chmod(name, h.Mode))
 		t.rep.add(root.Chtimes(name, h.ModTime, h.ModTime))
 	}
 	return nil
@@ -387,14 +413,14 @@ func (t *tarCall) wanted(name string) bool {
 	return false
 }
 
-func (t *tarCall) extract(root *os.Root, name string, h *tar.Header, r io.Reader) error {
-	mode := h.FileInfo().Mode()
+func (t *tarCall) extract(root *os.Root, name string, h *tarfile.Header, r io.Reader) error {
+	mode := h.Mode
 	if parent := filepath.Dir(name); parent != "." {
 		if err := root.MkdirAll(parent, 0o755); err != nil {
 			return err
 		}
 	}
-	if h.Typeflag != tar.TypeDir {
+	if h.Kind != tarfile.Dir {
 		if _, err := root.Lstat(name); err == nil {
 			if t.o.Has('k') {
 				return nil
@@ -404,14 +430,14 @@ func (t *tarCall) extract(root *os.Root, name string, h *tar.Header, r io.Reader
 			}
 		}
 	}
-	switch h.Typeflag {
-	case tar.TypeDir:
+	switch h.Kind {
+	case tarfile.Dir:
 		err := root.Mkdir(name, 0o700)
 		if fi, serr := root.Stat(name); serr == nil && fi.IsDir() {
 			err = nil
 		}
 		return err
-	case tar.TypeReg:
+	case tarfile.File:
 		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode.Perm())
 		if err != nil {
 			return err
@@ -420,25 +446,25 @@ func (t *tarCall) extract(root *os.Root, name string, h *tar.Header, r io.Reader
 		if err := errors.Join(err, f.Close()); err != nil {
 			return err
 		}
-	case tar.TypeSymlink:
-		if err := root.Symlink(h.Linkname, name); err != nil {
+	case tarfile.Symlink:
+		if err := root.Symlink(h.Link, name); err != nil {
 			return err
 		}
-	case tar.TypeLink:
-		return root.Link(filepath.Clean(strings.TrimLeft(h.Linkname, "/")), name)
-	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
+	case tarfile.HardLink:
+		return root.Link(filepath.Clean(strings.TrimLeft(h.Link, "/")), name)
+	case tarfile.Char, tarfile.Block, tarfile.FIFO:
 		if err := t.mknod(root, name, h); err != nil {
 			return err
 		}
 	default:
-		return fmt.Errorf("kind %q is not supported", h.Typeflag)
+		return fmt.Errorf("kind %q is not supported", h.Kind)
 	}
 	if os.Geteuid() == 0 {
-		if err := root.Lchown(name, h.Uid, h.Gid); err != nil {
+		if err := root.Lchown(name, h.UID, h.GID); err != nil {
 			return err
 		}
 	}
-	if h.Typeflag == tar.TypeSymlink {
+	if h.Kind == tarfile.Symlink {
 		return nil
 	}
 	if err := root.Chmod(name, mode); err != nil {
@@ -448,14 +474,14 @@ func (t *tarCall) extract(root *os.Root, name string, h *tar.Header, r io.Reader
 }
 
 // mknod opens the folder through root, so that no link leads out of it.
-func (t *tarCall) mknod(root *os.Root, name string, h *tar.Header) error {
+func (t *tarCall) mknod(root *os.Root, name string, h *tarfile.Header) error {
 	dir, err := root.Open(filepath.Dir(name))
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	kind := map[byte]uint32{tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK, tar.TypeFifo: unix.S_IFIFO}[h.Typeflag]
-	return unix.Mknodat(int(dir.Fd()), filepath.Base(name), kind|uint32(h.Mode&0o777), int(unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor))))
+	kind := map[byte]uint32{tarfile.Char: unix.S_IFCHR, tarfile.Block: unix.S_IFBLK, tarfile.FIFO: unix.S_IFIFO}[h.Kind]
+	return unix.Mknodat(int(dir.Fd()), filepath.Base(name), kind|uint32(h.Mode.Perm()), int(unix.Mkdev(h.Major, h.Minor)))
 }
 
 func dd(ctx context.Context, std applet.IO, args []string) (err error) {
