@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,12 +68,16 @@ func (r *Reader) next() (*Header, error) {
 			return nil, err
 		}
 		var b block
-		if _, err := io.ReadFull(r.in, b[:]); err != nil {
-			return nil, err // io.EOF where an archive has no end of its own
-		}
-		if b == (block{}) {
+		_, err := io.ReadFull(r.in, b[:])
+		if err == nil && b == (block{}) {
 			_, _ = io.ReadFull(r.in, b[:]) // the second one of the end
-			return nil, io.EOF
+			err = io.EOF
+		}
+		if err == io.EOF && !more.none() { // an archive may have no end of its own, but not here
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return nil, err
 		}
 		h, err := b.header()
 		if err != nil {
@@ -135,8 +140,14 @@ func (r *Reader) record() (string, error) {
 // records are what was said about the next entry: the last of each counts.
 type records struct {
 	name, link string
-	pax        map[string]string
+	pax        map[string]string // of paxKeys
 }
+
+// paxKeys are the records that are heeded; others are passed over, so that many
+// of them take no memory.
+var paxKeys = []string{"path", "linkpath", "size", "uid", "gid", "mtime"}
+
+func (m *records) none() bool { return m.name == "" && m.link == "" && len(m.pax) == 0 }
 
 func (m *records) add(kind byte, text string) error {
 	switch kind {
@@ -164,7 +175,9 @@ func (m *records) add(kind byte, text string) error {
 		if strings.HasPrefix(key, "GNU.sparse.") {
 			return ErrSparse
 		}
-		m.pax[key] = value
+		if slices.Contains(paxKeys, key) {
+			m.pax[key] = value
+		}
 		text = text[n:]
 	}
 	return nil
@@ -178,7 +191,11 @@ func (m *records) apply(h *Header) error {
 	if m.link != "" {
 		h.Link = m.link
 	}
-	for key, value := range m.pax {
+	for _, key := range paxKeys {
+		value := m.pax[key]
+		if value == "" { // an empty one takes an earlier one back (POSIX, pax, extended header)
+			continue
+		}
 		var err error
 		switch key {
 		case "path":

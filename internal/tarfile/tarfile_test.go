@@ -212,6 +212,15 @@ func TestSkip(t *testing.T) {
 	}
 }
 
+// On 32 bits the highest owners are below 0 as an int.
+func TestHighestOwner(t *testing.T) {
+	t.Parallel()
+	list, err := read(tarfile.NewReader(bytes.NewReader(write(t, []entry{{Header: tarfile.Header{Kind: tarfile.File, Name: "f", UID: -2}}}))))
+	if err != nil || len(list) != 1 || uint32(list[0].UID) != 1<<32-2 {
+		t.Errorf("read %+v, %v, want owner %d", list, err, uint32(1<<32-2))
+	}
+}
+
 func TestWriterRefuses(t *testing.T) {
 	t.Parallel()
 	w := tarfile.NewWriter(io.Discard)
@@ -263,6 +272,8 @@ func TestDamaged(t *testing.T) {
 		"record: size below 0":  {record('x', "11 size=-1\n"), tarfile.ErrFormat},
 		"record: huge":          {record('x', strings.Repeat("x", 65<<10)), tarfile.ErrFormat},
 		"name: huge":            {record('L', strings.Repeat("x", 65<<10)), tarfile.ErrFormat},
+		"cut behind a record":   {record('x', "10 path=a\n")[:1024], io.ErrUnexpectedEOF},
+		"an end behind a name":  {append(record('L', "another\x00")[:1024], make([]byte, 1024)...), io.ErrUnexpectedEOF},
 		"sparse, pax":           {record('x', "22 GNU.sparse.major=1\n"), tarfile.ErrSparse},
 		"sparse, GNU":           {record('S', ""), tarfile.ErrSparse},
 	} {
@@ -278,14 +289,16 @@ func TestDamaged(t *testing.T) {
 		archive []byte
 		want    string
 	}{
-		"global records":     {record('g', "22 comment=from a git\n"), "f"},
-		"a name":             {record('L', "another\x00"), "another"},
-		"a pax name":         {record('x', "16 path=another\n"), "another"},
-		"the last one":       {record('x', "10 path=a\n10 path=b\n"), "b"},
-		"old tar's file":     {kindOf(append([]byte(nil), whole...), 0), "f"},
-		"a contiguous file":  {kindOf(append([]byte(nil), whole...), '7'), "f"},
-		"an unknown kind":    {kindOf(append([]byte(nil), whole...), 'V'), "f"},
-		"a slash at the end": {record('x', "15 path=hello/\n"), "hello/"},
+		"global records":        {record('g', "22 comment=from a git\n"), "f"},
+		"a name":                {record('L', "another\x00"), "another"},
+		"a pax name":            {record('x', "16 path=another\n"), "another"},
+		"the last one":          {record('x', "10 path=a\n10 path=b\n"), "b"},
+		"a record taken back":   {record('x', "10 path=a\n8 path=\n"), "f"},
+		"a record nobody reads": {record('x', "15 comment=abc\n"), "f"},
+		"old tar's file":        {kindOf(append([]byte(nil), whole...), 0), "f"},
+		"a contiguous file":     {kindOf(append([]byte(nil), whole...), '7'), "f"},
+		"an unknown kind":       {kindOf(append([]byte(nil), whole...), 'V'), "f"},
+		"a slash at the end":    {record('x', "15 path=hello/\n"), "hello/"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

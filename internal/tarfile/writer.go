@@ -46,10 +46,11 @@ func (w *Writer) WriteHeader(h *Header) error {
 		}
 	}
 	*b.kind() = h.Kind
-	if h.Kind != File {
-		h.Size = 0
+	size := int64(0)
+	if h.Kind == File {
+		size = h.Size
 	}
-	return w.header(&b, mode, h)
+	return w.header(&b, mode, size, h)
 }
 
 // long writes an entry with a text that does not fit its field.
@@ -57,7 +58,7 @@ func (w *Writer) long(kind byte, text string) error {
 	var b block
 	copy(b.name(), "././@LongLink")
 	*b.kind() = kind
-	if err := w.header(&b, 0, &Header{Size: int64(len(text)) + 1}); err != nil {
+	if err := w.header(&b, 0, int64(len(text))+1, &Header{}); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(w, text+"\x00"); err != nil {
@@ -67,15 +68,15 @@ func (w *Writer) long(kind byte, text string) error {
 }
 
 // header completes and writes one. What is before 1970 becomes 1970.
-func (w *Writer) header(b *block, mode int64, h *Header) error {
+func (w *Writer) header(b *block, mode, size int64, h *Header) error {
 	seconds := int64(0)
 	if !h.ModTime.IsZero() {
 		seconds = max(0, h.ModTime.Unix())
 	}
 	put(b.mode(), mode)
-	put(b.uid(), int64(h.UID))
-	put(b.gid(), int64(h.GID))
-	put(b.size(), h.Size)
+	put(b.uid(), int64(uint32(h.UID))) // as the kernel has them
+	put(b.gid(), int64(uint32(h.GID)))
+	put(b.size(), size)
 	put(b.modTime(), seconds)
 	copy(b.magic(), magicGNU)
 	if h.Kind == Char || h.Kind == Block {
@@ -88,7 +89,7 @@ func (w *Writer) header(b *block, mode int64, h *Header) error {
 	if _, w.err = w.out.Write(b[:]); w.err != nil {
 		return w.err
 	}
-	w.left, w.pad = h.Size, -h.Size&(blockSize-1)
+	w.left, w.pad = size, -size&(blockSize-1)
 	return nil
 }
 
