@@ -15,11 +15,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"gwinit/internal/mtdimage"
+	"gwinit/rootfs/squashfs"
 	"gwinit/services/sshd/server"
 )
 
@@ -30,7 +30,7 @@ func main() {
 		out      = flag.String("out", "build", "`folder` for rootfs.bin and userdata.bin")
 		skeleton = flag.String("skeleton", "rootfs/skeleton", "`folder` with rootfs/ and userdata/ as they are laid down")
 		version  = flag.String("version", "", "version `text` for /etc/gw-release")
-		block    = flag.String("block", "256K", "squashfs block `size`")
+		block    = flag.Int("block", squashfs.Block, "squashfs block size in `bytes`")
 		sshKey   = flag.String("ssh-key", "", "`file` with who may log in by SSH, in the form of authorized_keys")
 	)
 	flag.Parse()
@@ -48,12 +48,12 @@ var sourceEpoch = time.Unix(0, 0)
 // deviceNodes are what a kernel without devtmpfs automount needs before init
 // has run: it opens /dev/console for init's standard descriptors.
 var deviceNodes = []string{
-	"/dev/console c 600 0 0 5 1",
-	"/dev/null c 666 0 0 1 3",
-	"/dev/zero c 666 0 0 1 5",
+	"nod /dev/console 0600 0 0 c 5 1",
+	"nod /dev/null 0666 0 0 c 1 3",
+	"nod /dev/zero 0666 0 0 c 1 5",
 }
 
-func run(gw string, applets []string, out, skeleton, version, block, sshKey string) error {
+func run(gw string, applets []string, out, skeleton, version string, block int, sshKey string) error {
 	if version == "" || len(applets) == 0 {
 		return errors.New("-version and -applets are needed; `make image` gives both")
 	}
@@ -87,7 +87,7 @@ func run(gw string, applets []string, out, skeleton, version, block, sshKey stri
 	return nil
 }
 
-func packRootfs(stage, gw string, applets []string, skeleton, version, block, sshKey string) ([]byte, error) {
+func packRootfs(stage, gw string, applets []string, skeleton, version string, block int, sshKey string) ([]byte, error) {
 	if err := copyTree(filepath.Join(skeleton, "rootfs"), stage); err != nil {
 		return nil, err
 	}
@@ -131,18 +131,7 @@ func packRootfs(stage, gw string, applets []string, skeleton, version, block, ss
 			return nil, err
 		}
 	}
-	image := stage + ".squashfs"
-	args := []string{
-		stage, image, "-comp", "xz", "-b", block, "-all-root", "-noappend", "-nopad", "-no-xattrs", "-no-exports", "-no-fragments",
-		"-all-time", fmt.Sprint(sourceEpoch.Unix()), "-mkfs-time", fmt.Sprint(sourceEpoch.Unix()), "-processors", "2", "-quiet", "-no-progress",
-	}
-	for _, n := range deviceNodes {
-		args = append(args, "-p", n)
-	}
-	if err := tool("squashfs-tools", "mksquashfs", args...); err != nil {
-		return nil, err
-	}
-	b, err := os.ReadFile(image)
+	b, err := squashfs.Make(stage, deviceNodes, block)
 	if err != nil {
 		return nil, err
 	}
@@ -190,8 +179,6 @@ func tool(pkg, name string, args ...string) error {
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdout, cmd.Stderr = &out, &out
-	// mksquashfs refuses SOURCE_DATE_EPOCH beside -mkfs-time.
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "SOURCE_DATE_EPOCH=") })
 	err := cmd.Run()
 	switch {
 	case errors.Is(err, exec.ErrNotFound):

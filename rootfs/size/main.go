@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"gwinit/internal/mtdimage"
+	"gwinit/rootfs/squashfs"
 )
 
 // maxZeroFilled bounds .bss and .noptrbss together, in bytes. A 32 MiB board
@@ -68,7 +69,7 @@ func main() {
 	var (
 		check  = flag.Bool("check", false, "only check the zero-filled memory")
 		gotool = flag.String("go", "build/rlx go", "`command` that is the gateway's go")
-		block  = flag.String("block", "256K", "squashfs block `size`")
+		block  = flag.Int("block", squashfs.Block, "squashfs block size in `bytes`")
 	)
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: size [flags] BINARY [go build's flags of the binary]")
@@ -87,7 +88,7 @@ func main() {
 }
 
 // run measures what build, a go build command without the package, makes.
-func run(gw string, checkOnly bool, build []string, block string) error {
+func run(gw string, checkOnly bool, build []string, block int) error {
 	zero, err := zeroFilled(gw)
 	if err != nil {
 		return err
@@ -105,15 +106,24 @@ func run(gw string, checkOnly bool, build []string, block string) error {
 	}
 	defer os.RemoveAll(dir)
 	with := tagsOf(build)
+	alone := filepath.Join(dir, "root")
+	if err := os.Mkdir(alone, 0o755); err != nil {
+		return err
+	}
 	measure := func(tags ...string) (raw, packed int64, err error) {
-		bin := filepath.Join(dir, "gw")
+		bin := filepath.Join(alone, "gw")
 		// The last of two -tags counts.
 		cmd := exec.Command(build[0], slices.Concat(build[1:], []string{"-tags", strings.Join(tags, ","), "-o", bin, "./cmd/gwinit"})...)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err != nil {
 			return 0, 0, fmt.Errorf("build with tags %q: %w", tags, err)
 		}
-		return pack(bin, block)
+		st, err := os.Stat(bin)
+		if err != nil {
+			return 0, 0, err
+		}
+		image, err := squashfs.Make(alone, nil, block)
+		return st.Size(), int64(len(image)), err
 	}
 	raw, packed, err := measure(with...)
 	if err != nil {
@@ -175,23 +185,6 @@ func zeroFilled(name string) (uint64, error) {
 		return 0, errors.New(name + ": no .bss: not a Go program")
 	}
 	return n, nil
-}
-
-// pack returns the size of a file and of a squashfs that holds it alone.
-func pack(bin, block string) (raw, packed int64, err error) {
-	st, err := os.Stat(bin)
-	if err != nil {
-		return 0, 0, err
-	}
-	out := bin + ".squashfs"
-	if b, err := exec.Command("mksquashfs", bin, out, "-comp", "xz", "-b", block, "-noappend", "-nopad", "-quiet", "-no-progress").CombinedOutput(); err != nil {
-		return 0, 0, fmt.Errorf("mksquashfs: %w\n%s", err, b)
-	}
-	sq, err := os.Stat(out)
-	if err != nil {
-		return 0, 0, err
-	}
-	return st.Size(), sq.Size(), nil
 }
 
 // perPackage prints the packages with the most code and data, uncompressed.

@@ -9,14 +9,14 @@ set -eu
 
 packages() {
 	case $1 in
-	image) echo squashfs-tools mtd-utils xz-utils ;;
+	image) echo squashfs-tools-ng mtd-utils xz-utils ;;
 	kernel) echo linux-source-6.1 gcc-mips-linux-gnu gcc libc6-dev make flex bison bc xz-utils ;;
 	qemu) echo qemu-system-mips gcc libc6-dev ;;
 	# The peers of the unit tests: a big-endian user mode, a DHCP server in
 	# a network namespace, an mDNS host and a resolver, three SSH clients and a port
 	# scanner at the bridge's door, a C compiler for the race detector.
 	test)
-		echo openssh-client dropbear-bin putty-tools nmap qemu-user dnsmasq-base iproute2 util-linux procps mtd-utils squashfs-tools gcc libc6-dev git
+		echo openssh-client dropbear-bin putty-tools nmap qemu-user dnsmasq-base iproute2 util-linux procps mtd-utils squashfs-tools squashfs-tools-ng gcc libc6-dev git
 		echo busybox udhcpd radvd # another DHCP server, an IPv6 router, a host that takes an address
 		echo avahi-daemon avahi-utils dbus-daemon bind9-dnsutils
 		echo libcap2 libedit2 libgnutls30 libnettle8 libseccomp2 # chronyd's, see below

@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"gwinit/rootfs/squashfs"
 	"gwinit/test/bench"
 	"gwinit/toolchain/rlx/goroot"
 )
@@ -174,11 +175,11 @@ func sizes(ctx context.Context, dir, ours, mended string, release []string) ([]b
 		if err := build(ctx, ours, small, p.pkg, release...); err != nil {
 			return nil, err
 		}
-		n, err = packed(ctx, small)
+		n, err = packed(small)
 		if err != nil {
 			return nil, err
 		}
-		m, err = packed(ctx, stock)
+		m, err = packed(stock)
 		if err != nil {
 			return nil, err
 		}
@@ -212,14 +213,15 @@ func text(name string) (float64, error) {
 }
 
 // packed is a file's size in a squashfs made as the image's is.
-func packed(ctx context.Context, name string) (float64, error) {
-	image := name + ".squashfs"
-	if said, err := exec.CommandContext(ctx, "mksquashfs", name, image, "-comp", "xz", "-b", "128K", "-noappend", "-nopad", "-quiet", "-no-progress").CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("mksquashfs: %w\n%s", err, said)
-	}
-	st, err := os.Stat(image)
+func packed(name string) (float64, error) {
+	dir, err := os.MkdirTemp(filepath.Dir(name), "packed")
 	if err != nil {
 		return 0, err
 	}
-	return float64(st.Size()), nil
+	defer os.RemoveAll(dir)
+	if err := os.Link(name, filepath.Join(dir, "program")); err != nil {
+		return 0, err
+	}
+	image, err := squashfs.Make(dir, nil, squashfs.Block)
+	return float64(len(image)), err
 }
