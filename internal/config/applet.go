@@ -16,6 +16,10 @@ config get SETTING...    the value in effect
 config set SETTING=VALUE...
 config unset SETTING...  back to the default; eth0: back to DHCP
 config check             what in the files is not used as it stands; status 1 if any
+config export            every setting, for import
+config import FILE       make the changes of such a file, or of - (standard input): all or none
+  -n                     only tell what would change
+  -all                   also take back what it does not set
   -json                  for programs
 
 A setting is named FILE.KEY, or KEY alone where only one file has it.
@@ -38,7 +42,7 @@ const Reloaded = "reloaded"
 // std.Out is one JSON value.
 func Run(root string, std applet.IO, args []string, asJSON bool, restart Restart) error {
 	if len(args) == 0 {
-		return applet.Usagef("config: list, get, set, unset or check?")
+		return applet.Usagef("config: list, get, set, unset, check, export or import?")
 	}
 	verb, args := args[0], args[1:]
 	c := command{root: root, board: rtl8196e.Detect(root), std: std, json: asJSON, restart: restart}
@@ -49,6 +53,10 @@ func Run(root string, std applet.IO, args []string, asJSON bool, restart Restart
 		run, named = c.list, false
 	case "check":
 		run, named = c.check, false
+	case "export":
+		run, named = c.export, false
+	case "import":
+		return c.imports(args)
 	case "get":
 		run = c.get
 	case "set":
@@ -73,6 +81,7 @@ type command struct {
 	std     applet.IO
 	json    bool
 	restart Restart
+	try     bool // nothing was changed, and nothing is restarted
 }
 
 // itemJSON is a setting for programs.
@@ -94,6 +103,8 @@ type changeJSON struct {
 	Left      []leftJSON    `json:"left,omitempty"`
 	NextBoot  bool          `json:"nextBoot,omitempty"`
 	Warnings  []warningJSON `json:"warnings,omitempty"`
+	DryRun    bool          `json:"dryRun,omitempty"` // what would be
+	Problems  []Problem     `json:"problems,omitempty"`
 }
 
 // leftJSON is a service that was not restarted, because of its state.
@@ -196,12 +207,18 @@ func (c command) unset(names []string) error {
 }
 
 // changed restarts who reads what was changed, and says what it means, also
-// when only a part of it was made.
+// when only a part of it was made. With try it says what would be.
 func (c command) changed(change Change, err error) error {
-	done := changeJSON{Changed: []string{}, Restarted: []string{}, NextBoot: change.NextBoot}
+	done := changeJSON{Changed: []string{}, Restarted: []string{}, NextBoot: change.NextBoot, DryRun: c.try}
+	would := func(did, would string) string {
+		if c.try {
+			return would
+		}
+		return did
+	}
 	for _, s := range change.Settings {
 		done.Changed = append(done.Changed, s.Name)
-		c.say("%s changed in %s\n", s.Name, s.File)
+		c.say("%s %s in %s\n", s.Name, would("changed", "would change"), s.File)
 	}
 	if err == nil && len(change.Settings) == 0 {
 		c.say("nothing to change\n")
@@ -217,17 +234,27 @@ func (c command) changed(change Change, err error) error {
 	services := slices.Concat(change.Restart, change.Reload)
 	slices.Sort(services)
 	for _, s := range services {
-		state, e := c.restart(s, slices.Contains(change.Reload, s))
+		live := slices.Contains(change.Reload, s)
+		var state string
+		var e error
+		switch {
+		case !c.try:
+			state, e = c.restart(s, live)
+		case live:
+			state = Reloaded
+		default:
+			state = "running"
+		}
 		switch {
 		case e != nil && err == nil:
 			err = fmt.Errorf("restart %s: %w", s, e)
 		case e != nil: // the first one is told
 		case state == Reloaded:
 			done.Reloaded = append(done.Reloaded, s)
-			c.say("%s uses it from now on\n", s)
+			c.say("%s %s it from now on\n", s, would("uses", "would use"))
 		case state == "running":
 			done.Restarted = append(done.Restarted, s)
-			c.say("%s restarted\n", s)
+			c.say("%s %s\n", s, would("restarted", "would be restarted, if it runs"))
 		default:
 			done.Left = append(done.Left, leftJSON{s, state})
 			c.say("%s is %s and is left so; it uses this once it is started: gwctl start %s\n", s, state, s)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -110,8 +111,8 @@ type Change struct {
 	Warnings []Warning // about values that are used, with a doubt
 }
 
-// Set changes settings: all of one file at once, or none when one of them is
-// refused. A file is replaced as a whole, with its comments and order kept. It
+// Set changes settings: all of them, or none when one is refused or cannot be
+// stored. A file is replaced as a whole, with its comments and order kept. It
 // blocks on flash.
 func Set(root string, b rtl8196e.Board, all []Assignment) (Change, error) {
 	var edits []edit
@@ -126,7 +127,7 @@ func Set(root string, b rtl8196e.Board, all []Assignment) (Change, error) {
 		}
 		edits = append(edits, edit{Setting: s, value: value})
 	}
-	return apply(root, b, edits)
+	return apply(root, b, edits, false)
 }
 
 // Unset takes settings out of their files, so that the default holds. The name
@@ -135,7 +136,7 @@ func Unset(root string, b rtl8196e.Board, names []string) (Change, error) {
 	var edits []edit
 	for _, n := range names {
 		if file := map[string]string{"eth0": fileEth0, "fallback": fileFallback}[n]; file != "" {
-			edits = append(edits, edit{Setting: Setting{Name: n, File: file, Restart: []string{serviceCore}}, unset: true})
+			edits = append(edits, unsetFile(n, file))
 			continue
 		}
 		s, err := find(n)
@@ -144,7 +145,23 @@ func Unset(root string, b rtl8196e.Board, names []string) (Change, error) {
 		}
 		edits = append(edits, edit{Setting: s, unset: true})
 	}
-	return apply(root, b, edits)
+	return apply(root, b, edits, false)
+}
+
+// unsetFile takes the whole of one of those two files away.
+func unsetFile(name, file string) edit {
+	return edit{Setting: Setting{Name: name, File: file, Restart: []string{serviceCore}}, unset: true}
+}
+
+// wholeFile is the name by which a file can be unset as a whole, or "".
+func wholeFile(file string) string {
+	switch file {
+	case fileEth0:
+		return "eth0"
+	case fileFallback:
+		return "fallback"
+	}
+	return ""
 }
 
 type edit struct {
@@ -176,8 +193,9 @@ func needsQuotes(value string) bool {
 	return strings.ContainsAny(value, " \t'#;&|<>()*?[]!~{}")
 }
 
-// apply changes files one after the other, each once.
-func apply(root string, b rtl8196e.Board, edits []edit) (Change, error) {
+// apply changes files one after the other, each once: all of them, or none. With
+// try it only tells what it would change.
+func apply(root string, b rtl8196e.Board, edits []edit, try bool) (Change, error) {
 	var change Change
 	var files []string
 	for _, e := range edits {
@@ -187,7 +205,11 @@ func apply(root string, b rtl8196e.Board, edits []edit) (Change, error) {
 	}
 	// Every file is tried before the first is written.
 	var same []string
+	var done []original
 	for _, dry := range []bool{true, false} {
+		if try && !dry {
+			break
+		}
 		for _, file := range files {
 			if slices.Contains(same, file) {
 				continue
@@ -198,27 +220,38 @@ func apply(root string, b rtl8196e.Board, edits []edit) (Change, error) {
 					mine = append(mine, e)
 				}
 			}
-			changed, warnings, err := applyFile(root, b, file, mine, dry)
-			if err != nil {
-				return change, err
+			var before original
+			var err error
+			if !dry {
+				before, err = remember(root, file)
 			}
-			if !changed {
+			var changed []edit
+			var warnings []Warning
+			if err == nil {
+				changed, warnings, err = applyFile(root, b, file, mine, dry)
+			}
+			if err != nil {
+				if e := takeBack(done); e != nil {
+					return change, fmt.Errorf("%w; and what was changed before could not be taken back: %w", err, e)
+				}
+				return Change{}, err
+			}
+			if len(changed) == 0 {
 				same = append(same, file)
 			}
-			if dry || !changed {
+			if dry != try || len(changed) == 0 {
 				continue
 			}
+			done = append(done, before)
 			change.Warnings = append(change.Warnings, warnings...)
-			for _, e := range mine {
+			for _, e := range changed {
 				change.Settings = append(change.Settings, e.Setting)
 				if len(e.Restart) == 0 && e.File == fileGateway {
 					change.NextBoot = true
 				}
-				change.Restart = appendNew(change.Restart, e.Restart)
 			}
 		}
 	}
-	change.Restart = nil
 	for _, s := range change.Settings {
 		if !s.Live() {
 			change.Restart = appendNew(change.Restart, s.Restart)
@@ -236,6 +269,36 @@ func apply(root string, b rtl8196e.Board, edits []edit) (Change, error) {
 	return change, nil
 }
 
+// original is a file as it was before a change.
+type original struct {
+	path  string
+	text  []byte
+	there bool
+}
+
+func remember(root, file string) (original, error) {
+	o := original{path: filepath.Join(rooted(root), file)}
+	text, err := readBounded(o.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return o, nil
+	}
+	o.text, o.there = text, err == nil
+	return o, wrap(file, err)
+}
+
+// takeBack brings files back to what they were.
+func takeBack(all []original) error {
+	var errs []error
+	for _, o := range slices.Backward(all) {
+		if o.there {
+			errs = append(errs, atomicfile.Write(o.path, o.text, 0o644))
+		} else {
+			errs = append(errs, atomicfile.Remove(o.path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // appendNew appends what is not there yet.
 func appendNew(all, more []string) []string {
 	for _, s := range more {
@@ -246,30 +309,34 @@ func appendNew(all, more []string) []string {
 	return all
 }
 
-// applyFile changes one file, or only finds out whether it may. It tells whether
-// there was something to change.
-func applyFile(root string, b rtl8196e.Board, file string, edits []edit, dry bool) (changed bool, warnings []Warning, err error) {
+// applyFile changes one file, or only finds out whether it may. It returns those
+// of the edits that change something.
+func applyFile(root string, b rtl8196e.Board, file string, edits []edit, dry bool) (changed []edit, warnings []Warning, err error) {
 	path := filepath.Join(rooted(root), file)
 	name := edits[0].Name
 	if len(edits) == 1 && edits[0].unset && edits[0].Key == "" {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			return false, nil, nil
+			return nil, nil, nil
 		}
 		if dry {
-			return true, nil, nil
+			return edits, nil, nil
 		}
-		return true, nil, wrap(name, atomicfile.Remove(path))
+		return edits, nil, wrap(name, atomicfile.Remove(path))
 	}
 	change := func(old []byte, _ bool) ([]byte, error) {
 		if len(old) > maxFile {
 			return nil, &Error{Name: name, Err: errors.New("the file is longer than 64 KiB; mend it by hand"), Detail: file}
 		}
 		text := string(old)
+		changed = nil
 		for _, e := range edits {
-			text = e.in(text)
+			after := e.in(text)
+			if after != text {
+				changed = append(changed, e)
+			}
+			text = after
 		}
-		changed = text != string(old)
-		if !changed && !slices.ContainsFunc(edits, func(e edit) bool { return !e.unset }) {
+		if len(changed) == 0 && !slices.ContainsFunc(edits, func(e edit) bool { return !e.unset }) {
 			return old, nil
 		}
 		warnings, err = judge(root, b, file, text, edits)
@@ -278,13 +345,13 @@ func applyFile(root string, b rtl8196e.Board, file string, edits []edit, dry boo
 	if dry {
 		old, err := readBounded(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return false, nil, wrap(name, err)
+			return nil, nil, wrap(name, err)
 		}
 		_, err = change(old, err == nil)
 		return changed, warnings, err
 	}
 	if err := makeDir(filepath.Dir(path)); err != nil {
-		return false, nil, wrap(name, err)
+		return nil, nil, wrap(name, err)
 	}
 	err = wrap(name, atomicfile.Update(path, 0o644, change))
 	return changed, warnings, err

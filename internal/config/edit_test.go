@@ -457,7 +457,7 @@ func TestRun(t *testing.T) {
 			out:      "radio.FIRMWARE_BAUD changed in /userdata/etc/radio.conf\nradio.MODE changed in /userdata/etc/radio.conf\nbridge restarted\n",
 			json:     `{"changed":["radio.FIRMWARE_BAUD","radio.MODE"],"restarted":["bridge"]}` + "\n",
 		},
-		{name: "no verb", err: "config: list, get, set, unset or check?", code: "usage"},
+		{name: "no verb", err: "config: list, get, set, unset, check, export or import?", code: "usage"},
 		{name: "unknown verb", args: []string{"edit"}, err: "config has no verb edit", code: "usage"},
 		{name: "list with an argument", args: []string{"list", "x"}, err: "config list takes no argument", code: "usage"},
 	}
