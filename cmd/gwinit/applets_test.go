@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"gwinit/internal/applet"
+	"gwinit/internal/gwctl"
 )
 
 // Every applet has a line for the list and a usage that begins with its name,
@@ -71,5 +72,19 @@ func TestDispatch(t *testing.T) {
 				t.Errorf("dispatch(%q) = %d, want %d", tt.argv, got, tt.want)
 			}
 		})
+	}
+}
+
+// What a workstation says that a gateway's own gwctl has, it has.
+func TestOnTheBox(t *testing.T) {
+	a, ok := applets().Find("gwctl")
+	if !ok {
+		t.Fatal("no gwctl")
+	}
+	for _, l := range gwctl.OnTheBox() {
+		var out bytes.Buffer
+		if status := a.Execute(t.Context(), applet.IO{Out: &out, Err: &out}, []string{l.Name, "-h"}); status != 0 || !strings.HasPrefix(out.String(), "usage: gwctl "+l.Name) {
+			t.Errorf("%s -h: status %d, %s", l.Name, status, out.String())
+		}
 	}
 }

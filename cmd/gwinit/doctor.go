@@ -11,11 +11,10 @@ import (
 )
 
 func doctorCommands() []gwctl.Local {
-	return []gwctl.Local{{
-		Name: "doctor", Summary: "what is wrong with this gateway, and what to do",
-		Usage: doctor.Usage,
-		Steer: func(ctx context.Context, std applet.IO, args []string, json bool, ask gwctl.Asker) error {
-			return doctor.Run(ctx, "", doctor.System{}, std, args, json, ask)
-		},
-	}}
+	l := gwctl.Boxed("doctor")
+	l.Usage = doctor.Usage
+	l.Steer = func(ctx context.Context, std applet.IO, args []string, json bool, ask gwctl.Asker) error {
+		return doctor.Run(ctx, "", doctor.System{}, std, args, json, ask)
+	}
+	return []gwctl.Local{l}
 }

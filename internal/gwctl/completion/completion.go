@@ -23,9 +23,6 @@ print what the shell needs to complete gwctl
 // options are those of every command.
 var options = []string{"-H", "-G", "-i", "-accept-new", "-json", "-h"}
 
-// onTheBox are the commands that only a gateway has.
-var onTheBox = []string{"config", "doctor"}
-
 // Command is the subcommand. others are the workstation's other commands.
 func Command(others ...gwctl.Local) gwctl.Local {
 	return gwctl.Local{
@@ -35,8 +32,8 @@ func Command(others ...gwctl.Local) gwctl.Local {
 			if len(args) != 1 {
 				return applet.Usagef("completion takes the name of a shell: bash, zsh or fish")
 			}
-			words := append(append(gwctl.Names(), onTheBox...), "setup", "completion")
-			for _, l := range others {
+			words := append(gwctl.Names(), "setup", "completion")
+			for _, l := range append(gwctl.OnTheBox(), others...) {
 				first, _, _ := strings.Cut(l.Name, " ")
 				words = append(words, first)
 			}

@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -49,6 +50,7 @@ on gateways elsewhere:
   -i FILE                    log in with this private key
   -accept-new                keep the key of a gateway not known yet, without a question
   setup                      bring in the first key, with the code on the serial console
+  reboot -w                  come back when the gateway does, and tell its boot mode
 
 The hosts file is ~/.config/gwctl/hosts: NAME [USER@]HOST[:PORT] [GROUP ...] a line.
 `
@@ -58,7 +60,7 @@ The hosts file is ~/.config/gwctl/hosts: NAME [USER@]HOST[:PORT] [GROUP ...] a l
 func Wrap(version string, local ...gwctl.Local) applet.Applet {
 	a := gwctl.Command(version, client.Dial, local...)
 	here := a.Run
-	a.Usage += usage
+	a.Usage += usageOnTheBox() + usage
 	a.Run = func(ctx context.Context, std applet.IO, args []string) error {
 		r := &runner{version: version, local: local, std: std, ask: terminal(std)}
 		rest, err := r.options(args)
@@ -66,6 +68,10 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 			return err
 		}
 		if r.hosts == "" && r.group == "" {
+			if text := helpOnTheBox(rest); text != "" {
+				_, err := io.WriteString(std.Out, text)
+				return err
+			}
 			if name := firstWord(rest); name != "" && name != "help" && !r.isLocal(name) && !slices.Contains(rest, "-socket") && !help(rest) {
 				return applet.Usagef("which gateway? gwctl -H HOST %s; gwctl discover finds them", name)
 			}
@@ -82,9 +88,36 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 		if len(targets) == 1 {
 			return r.one(ctx, std, targets[0], rest)
 		}
+		r.several = true
 		return r.many(ctx, targets, rest)
 	}
 	return a
+}
+
+// usageOnTheBox lists what a gateway does by its own gwctl.
+func usageOnTheBox() string {
+	text := "\nby the gateway's own gwctl:\n"
+	for _, l := range gwctl.OnTheBox() {
+		text += fmt.Sprintf("  %-28s %s\n", l.Synopsis(), l.Summary)
+	}
+	return text
+}
+
+// helpOnTheBox is the help of a command that a gateway has, as far as it is known
+// without one; "" if that was not asked for.
+func helpOnTheBox(args []string) string {
+	name := firstWord(args)
+	if name == "help" && len(args) > 1 {
+		name = args[len(args)-1]
+	} else if !help(args) {
+		return ""
+	}
+	for _, l := range gwctl.OnTheBox() {
+		if l.Name == name {
+			return fmt.Sprintf("usage: gwctl -H HOST %s\n%s\n\nThe gateway's own gwctl does it: gwctl -H HOST %s -h tells more.\n", l.Synopsis(), l.Summary, name)
+		}
+	}
+	return ""
 }
 
 // runner is one run of gwctl.
@@ -96,6 +129,8 @@ type runner struct {
 
 	hosts, group, identity string
 	accept                 bool
+	several                bool          // gateways are asked at a time
+	every                  time.Duration // between two looks for a gateway that restarts; 0: askEvery
 
 	known *known
 	keyMu sync.Mutex // guards keys
@@ -166,8 +201,19 @@ func (r *runner) one(ctx context.Context, std applet.IO, t target, args []string
 		return r.setup(ctx, std, t)
 	case r.isLocal(name):
 		return applet.Usagef("%s needs no gateway: leave -H and -G out", name)
-	case name != "" && !gwctl.Has(name) && !help(args):
+	case name == "reboot" && slices.Contains(args, "-w") && !help(args):
+		return r.reboot(ctx, std, t, args)
+	case name == "help" && helpOnTheBox(args) != "":
 		return r.exec(ctx, std, t, args)
+	case name != "" && !gwctl.Has(name):
+		switch c, ok := carry(args); {
+		case !ok || help(args):
+			return r.exec(ctx, std, t, args)
+		case c.down:
+			return r.fetch(ctx, std, t, c)
+		default:
+			return r.send(ctx, std, t, c)
+		}
 	}
 	var login struct {
 		sync.Mutex

@@ -1,0 +1,27 @@
+package gwctl
+
+import "strings"
+
+// OnTheBox are the commands that only a gateway's own gwctl has, since they work
+// on its files: without what carries them out. A workstation has them run there,
+// and lists them.
+func OnTheBox() []Local {
+	return []Local{
+		{Name: "config", Args: "VERB ...", Summary: "settings: list, get, set, unset, check, export, import"},
+		{Name: "doctor", Summary: "what is wrong with this gateway, and what to do"},
+		{Name: "factory-reset", Args: "[-y]", Summary: "take all settings and keys away, and restart"},
+	}
+}
+
+// Boxed is the one of OnTheBox with that name, for its carrying out to be added.
+func Boxed(name string) Local {
+	for _, l := range OnTheBox() {
+		if l.Name == name {
+			return l
+		}
+	}
+	panic("gwctl: no such command on the box: " + name)
+}
+
+// Synopsis is how the command is called.
+func (l Local) Synopsis() string { return strings.TrimSpace(l.Name + " " + l.Args) }
