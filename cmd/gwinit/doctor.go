@@ -14,7 +14,7 @@ func doctorCommands() []gwctl.Local {
 	l := gwctl.Boxed("doctor")
 	l.Usage = doctor.Usage
 	l.Steer = func(ctx context.Context, std applet.IO, args []string, json bool, ask gwctl.Asker) error {
-		return doctor.Run(ctx, "", doctor.System{}, std, args, json, ask)
+		return doctor.Run(ctx, "", doctor.System{Crypt: verifyPassword}, std, args, json, ask)
 	}
 	return []gwctl.Local{l}
 }

@@ -2,12 +2,14 @@ package doctor
 
 import (
 	"bytes"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"gwinit/internal/api"
+	"gwinit/internal/enrol"
 	"gwinit/internal/seed"
 	"gwinit/internal/tools/network"
 )
@@ -258,7 +260,24 @@ func (b *box) network() {
 const (
 	portSSH    = 22
 	portBridge = 8888
+	portMDNS   = 5353 // UDP
 )
+
+// Other ports of UDP that are no news: a DHCP client's, and those that the kernel
+// picks for a question whose answer is awaited.
+const (
+	portDHCP   = 68
+	portDHCPv6 = 546
+	portPicked = 32768 // and above
+)
+
+// expected tells whether a gateway listens there.
+func expected(port uint16, udp bool) bool {
+	if udp {
+		return port == portMDNS || port == portDHCP || port == portDHCPv6 || port >= portPicked
+	}
+	return port == portSSH || port == portBridge
+}
 
 // openPort says why one is worth a line, or "". (A map would be made at the start
 // of every process.)
@@ -280,25 +299,27 @@ func (b *box) ports() {
 		b.say(Note, "", "listening ports are not known: %v", err)
 		return
 	}
-	said := map[uint16]bool{}
+	said := map[string]bool{}
 	for _, l := range list {
-		port := l.At.Port()
-		own := port == portSSH || port == portBridge
-		if own || l.At.Addr().Unmap().IsLoopback() || said[port] {
+		name := "port " + strconv.Itoa(int(l.At.Port()))
+		if l.UDP {
+			name = "UDP " + name
+		}
+		if expected(l.At.Port(), l.UDP) || l.At.Addr().Unmap().IsLoopback() || said[name] {
 			continue
 		}
-		said[port] = true
-		text := "port " + strconv.Itoa(int(port)) + " is open to the network"
+		said[name] = true
+		text := name + " is open to the network"
 		if l.Owner != "" {
 			text += " by " + l.Owner
 		}
-		if why := openPort(port); why != "" {
+		if why := openPort(l.At.Port()); why != "" && !l.UDP {
 			text += ": " + why
 		}
 		b.say(Warning, "end that program if it is not meant to be there", "%s", text)
 	}
 	if len(said) == 0 {
-		b.say(OK, "", "nothing listens but on ports %d and %d", portSSH, portBridge)
+		b.say(OK, "", "nothing listens but on ports %d and %d, and UDP %d", portSSH, portBridge, portMDNS)
 	}
 }
 
@@ -318,6 +339,9 @@ func (b *box) login() {
 		case u.Hash == "":
 			b.say(Fault, "passwd "+u.Name, "%s has no password: who reaches a login gets in", u.Name)
 			good = false
+		case u.Name == "root" && b.isDefault(u.Hash):
+			b.say(Warning, "passwd root, or passwd -l and a key in "+file, "the password of root is root, which everybody knows: SSH refuses it")
+			good, password = false, true
 		case len(u.Hash) == desLength && !strings.ContainsAny(u.Hash, "$*!"):
 			b.say(Warning, "passwd "+u.Name+", or a key in "+file, "the password of %s is stored in the form of 1977, as the default root:root of today's firmware is", u.Name)
 			good, password = false, true
@@ -333,6 +357,19 @@ func (b *box) login() {
 	case good:
 		b.say(OK, "", "no default or empty password")
 	}
+	root := b.path("")
+	if w := enrol.Look(root); w.Open() {
+		b.say(Note, "it ends by itself, and with the first key", "for %.0f min yet the code on the serial console lets a key in", w.Left().Minutes())
+	}
+	if left := enrol.Pressed(root); left > 0 {
+		b.say(Warning, "it ends by itself, and with the first key", "the button was pressed: for %.0f s yet whoever comes first may bring a key in", left.Seconds())
+	}
+}
+
+// isDefault tells whether a stored password is the one of today's firmware.
+func (b *box) isDefault(hash string) bool {
+	ok, err := b.kernel.Verify(hash, "root")
+	return ok && err == nil // a form that is not known is another
 }
 
 func (b *box) bridge() {
@@ -343,8 +380,21 @@ func (b *box) bridge() {
 		b.say(severity, remedy, format, args...)
 	}
 	for _, p := range b.settings.Radio.Door.Allow {
-		if p.Bits() == 0 {
-			say(Warning, "gwctl config set radio.BRIDGE_ALLOW with the networks that are meant", "BRIDGE_ALLOW lets every host have the radio")
+		const remedy = "gwctl config set radio.BRIDGE_ALLOW with the networks that are meant"
+		switch {
+		case p.Bits() == 0:
+			say(Warning, remedy, "BRIDGE_ALLOW lets every host have the radio")
+		case public(p.Addr()):
+			say(Warning, remedy, "BRIDGE_ALLOW lets hosts of the internet have the radio: %v", p)
+		}
+	}
+	bind := b.settings.Radio.Bind
+	if n := b.status.Network; n != nil {
+		for _, text := range n.Addresses {
+			p, err := netip.ParsePrefix(text)
+			if a := p.Addr(); err == nil && a.Is4() && public(a) && (bind == "" || bind == a.String()) {
+				say(Warning, "BRIDGE_ALLOW and BRIDGE_BIND, or a router in front of it", "%v is an address of the internet: its neighbours there may have the radio, and anybody may knock", a)
+			}
 		}
 	}
 	if s == nil {
@@ -412,13 +462,29 @@ func (b *box) radio() {
 			say(Note, "gwctl logs bridge", "the radio gave its link up %.0f s ago: %s", r.Ago, r.Reason)
 		}
 	}
+	protocol := ""
+	if b.watch != nil && s.Client != nil {
+		protocol = b.watch.Protocol
+	}
 	switch {
 	case !good:
 	case s.Client == nil || s.Client.Rx == 0:
 		b.say(OK, "", "%s is open; nobody asks the radio anything", s.UART)
+	case protocol == "unknown":
+		b.say(Note, checkLine, "the radio sends, but neither ASH nor Spinel")
+	case protocol != "":
+		b.say(OK, "", "%s is open, and the radio answers (%s)", s.UART, protocol)
 	default:
 		b.say(OK, "", "%s is open, and the radio answers", s.UART)
 	}
+}
+
+// shared are the addresses behind a provider's translation (RFC 6598).
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// public tells whether an address is one of the internet.
+func public(a netip.Addr) bool {
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !shared.Contains(a)
 }
 
 func or(s, instead string) string {

@@ -64,6 +64,10 @@ type Kernel interface {
 	Has(probe string) bool
 	// Entropy tells whether random numbers can be had without waiting.
 	Entropy() bool
+	// Verify tells whether a password is the one that is stored in a form of
+	// crypt(3); an error is a form that cannot be checked. This package has no
+	// cryptography of its own.
+	Verify(stored, password string) (bool, error)
 }
 
 // Run looks over the gateway whose files are below root ("" on the box).

@@ -15,6 +15,7 @@ import (
 
 	"gwinit/internal/api"
 	"gwinit/internal/applet"
+	"gwinit/internal/enrol"
 )
 
 // fake is a kernel of a test.
@@ -28,6 +29,12 @@ type fake struct {
 func (k fake) Log() ([]byte, error)  { return []byte(k.log), k.logErr }
 func (k fake) Has(probe string) bool { return slices.Contains(k.has, probe) }
 func (k fake) Entropy() bool         { return !k.noEntropy }
+func (k fake) Verify(stored, password string) (bool, error) {
+	return stored == "is:"+password || stored == defaultHash && password == "root", nil
+}
+
+// defaultHash is root's password as today's firmware may have it.
+const defaultHash = "abJnggxhB/yWI"
 
 // sound is a kernel that has all.
 func sound() fake { return fake{has: []string{"tmpfs", "madvise", "nftables"}} }
@@ -113,7 +120,7 @@ func well() api.Status {
 	return api.Status{
 		Version: "1.0", BootMode: "normal", Memory: api.Memory{Total: 27000, Free: 9000, Available: 16000},
 		Userdata: api.Userdata{State: "mounted", Total: 12288, Free: 11000},
-		Network:  &api.Network{Interface: "eth0", Carrier: true, Method: "dhcp", State: "bound", Addresses: []string{"192.0.2.50/24"}},
+		Network:  &api.Network{Interface: "eth0", Carrier: true, Method: "dhcp", State: "bound", Addresses: []string{"192.168.2.50/24", "2001:db8::5/64"}},
 		Clock:    &api.Clock{State: api.ClockSynced, Source: "192.0.2.1"},
 		Radio:    api.Radio{Mode: "zigbee", Owner: "bridge"},
 		Bridge:   &api.Bridge{Listen: "[::]:8888", UART: "/dev/ttyS1", UARTOpen: true, Client: &api.BridgeClient{Addr: "192.0.2.10:5", Since: 900, Rx: 1000, Tx: 1000}},
@@ -216,10 +223,16 @@ func TestFindings(t *testing.T) {
 		{name: "no core", status: func(s *api.Status) { s.Network, s.Clock = nil, nil }, want: Finding{"network", Warning, "nobody says how the network is", "gwctl logs core"}, exit: 1},
 		{name: "no cable", status: func(s *api.Status) { s.Network.Carrier = false }, want: Finding{"network", Fault, "eth0 has no link", "check the cable and the switch"}, exit: 2},
 		{name: "no address", status: func(s *api.Status) { s.Network.Addresses, s.Network.State = nil, "asking" }, want: Finding{"network", Fault, "eth0 has no address (asking)", "gwctl logs core"}, exit: 2},
-		{name: "fallback address", status: func(s *api.Status) { s.Network.State = "fallback" }, want: Finding{"network", Warning, "no DHCP server answered: eth0 has its fallback address 192.0.2.50/24", "a DHCP server, or an address in eth0.conf"}, exit: 1},
+		{name: "fallback address", status: func(s *api.Status) { s.Network.State = "fallback" }, want: Finding{"network", Warning, "no DHCP server answered: eth0 has its fallback address 192.168.2.50/24", "a DHCP server, or an address in eth0.conf"}, exit: 1},
 		{name: "an open port", files: files{"proc/net/tcp": heading + listen(7, "0.0.0.0", 8081), "proc/77/cmdline": "otbr-agent\x00"}, want: Finding{"ports", Warning, "port 8081 is open to the network: the Thread network's key can be read there", "end that program if it is not meant to be there"}, exit: 1},
 		{name: "no password", files: files{"userdata/etc/passwd": "root::0:0:root:/root:/bin/sh\n"}, want: Finding{"login", Fault, "root has no password", "passwd root"}, exit: 2},
-		{name: "the default password's form", files: files{"userdata/etc/passwd": "root:abJnggxhB/yWI:0:0:root:/root:/bin/sh\n"}, want: Finding{"login", Warning, "the password of root is stored in the form of 1977", "passwd root, or a key in /userdata/ssh/authorized_keys"}, exit: 1},
+		{name: "the default password", files: files{"userdata/etc/passwd": "root:" + defaultHash + ":0:0:root:/root:/bin/sh\n"}, want: Finding{"login", Warning, "the password of root is root, which everybody knows: SSH refuses it", "passwd root, or passwd -l and a key in /userdata/ssh/authorized_keys"}, exit: 1},
+		{name: "an open UDP port", files: files{"proc/net/udp": heading + strings.Replace(listen(7, "0.0.0.0", 5683), " 0A ", " 07 ", 1) + strings.Replace(listen(7, "0.0.0.0", 5353), " 0A ", " 07 ", 1) + strings.Replace(listen(7, "0.0.0.0", 40000), " 0A ", " 07 ", 1)}, want: Finding{"ports", Warning, "UDP port 5683 is open to the network", "end that program if it is not meant to be there"}, exit: 1},
+		{name: "the button was pressed", files: files{"run/enrol-until": "9000000000000000000\n"}, want: Finding{"login", Warning, "the button was pressed: for ", "it ends by itself, and with the first key"}, exit: 1},
+		{name: "somebody of the internet", files: files{"userdata/etc/radio.conf": "BRIDGE_ALLOW=10.0.0.0/8,203.0.113.0/24\n"}, want: Finding{"bridge", Warning, "BRIDGE_ALLOW lets hosts of the internet have the radio: 203.0.113.0/24", "gwctl config set radio.BRIDGE_ALLOW with the networks that are meant"}, exit: 1},
+		{name: "an address of the internet", status: func(s *api.Status) { s.Network.Addresses = []string{"203.0.113.9/24"} }, want: Finding{"bridge", Warning, "203.0.113.9 is an address of the internet", "BRIDGE_ALLOW and BRIDGE_BIND, or a router in front of it"}, exit: 1},
+		{name: "noise from the radio", watch: &api.BridgeWatch{Protocol: "unknown"}, want: Finding{"radio", Note, "the radio sends, but neither ASH nor Spinel", checkLine}},
+		{name: "the default password's form", files: files{"userdata/etc/passwd": "root:acJnggxhB/yWI:0:0:root:/root:/bin/sh\n"}, want: Finding{"login", Warning, "the password of root is stored in the form of 1977", "passwd root, or a key in /userdata/ssh/authorized_keys"}, exit: 1},
 		{name: "no way in", files: files{"userdata/etc/passwd": "root:*:0:0:root:/root:/bin/sh\n", "userdata/ssh/authorized_keys": ""}, want: Finding{"login", Note, "nobody can log in over the network", "put a key into /userdata/ssh/authorized_keys"}},
 		{name: "everybody", files: files{"userdata/etc/radio.conf": "BRIDGE_ALLOW=0.0.0.0/0\n"}, want: Finding{"bridge", Warning, "BRIDGE_ALLOW lets every host have the radio", "gwctl config set radio.BRIDGE_ALLOW with the networks that are meant"}, exit: 1},
 		{name: "no bridge", status: func(s *api.Status) { s.Bridge = nil }, want: Finding{"bridge", Fault, "the bridge gives no answer", "gwctl logs bridge"}, exit: 2},
@@ -252,7 +265,7 @@ func TestFindings(t *testing.T) {
 			found := false
 			for _, f := range r.Findings {
 				// Its own check says nothing good; the others do not change.
-				if f.Check == tt.want.Check && f.Severity == OK && f.Check != "flash" && f.Check != "kernel" && f.Check != "settings" {
+				if f.Check == tt.want.Check && f.Severity == OK && f.Check != "login" && f.Check != "flash" && f.Check != "kernel" && f.Check != "settings" {
 					t.Errorf("also %+v", f)
 				}
 				found = found || f.Check == tt.want.Check && f.Severity == tt.want.Severity && strings.Contains(f.Text, tt.want.Text) && f.Remedy == tt.want.Remedy
@@ -343,4 +356,32 @@ func FuzzOptions(f *testing.F) {
 			}
 		}
 	})
+}
+
+// While the serial console shows a code, and none of the keys is there yet.
+func TestSetupWindow(t *testing.T) {
+	t.Parallel()
+	files := healthy(t)
+	delete(files, "userdata/ssh/authorized_keys")
+	root := t.TempDir()
+	put(t, root, files)
+	if err := enrol.Begin(root, bytes.NewReader(make([]byte, 8))); err != nil {
+		t.Fatal(err)
+	}
+	b := &box{root: root, kernel: sound()}
+	b.login()
+	want := Finding{Severity: Note, Text: "for 15 min yet the code on the serial console lets a key in", Remedy: "it ends by itself, and with the first key"}
+	if !slices.Contains(b.findings, want) {
+		t.Errorf("%+v", b.findings)
+	}
+}
+
+func TestRadioAnswers(t *testing.T) {
+	t.Parallel()
+	for protocol, want := range map[string]string{"ash": "/dev/ttyS1 is open, and the radio answers (ash)", "": "/dev/ttyS1 is open, and the radio answers"} {
+		r, _ := look(t, healthy(t), sound(), well(), &api.BridgeWatch{Protocol: protocol}, nil)
+		if f := r.Findings[len(r.Findings)-1]; f.Text != want || f.Severity != OK {
+			t.Errorf("%q: %+v", protocol, f)
+		}
+	}
 }

@@ -21,7 +21,7 @@ const (
 	comesBackWithin = 5 * time.Minute
 	askEvery        = 3 * time.Second
 	askFor          = 30 * time.Second // a login on a slow CPU
-	clockSlack   = 1.0 // s, that our clock and the gateway's may drift apart meanwhile
+	clockSlack      = 1.0              // s, that our clock and the gateway's may drift apart meanwhile
 )
 
 // back is what -json prints of a gateway that is back.

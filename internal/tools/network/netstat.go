@@ -156,9 +156,11 @@ func netstat(root string, std applet.IO, args []string) error {
 	return w.Flush()
 }
 
-// A Listener is an address that TCP is listened on.
+// A Listener is an address that TCP is listened on, or that UDP is taken at from
+// anybody.
 type Listener struct {
 	At    netip.AddrPort
+	UDP   bool
 	Owner string // process ID and program, "51/bridge"; "" when not known
 }
 
@@ -166,14 +168,15 @@ type Listener struct {
 func Listeners(root string) ([]Listener, error) {
 	var list []Listener
 	owners := socketOwners(root)
-	for _, name := range []string{"tcp", "tcp6"} {
+	for _, name := range []string{"tcp", "tcp6", "udp", "udp6"} {
+		udp := name[0] == 'u'
 		socks, err := readSocks(filepath.Join(root, "proc/net", name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		for _, s := range socks {
-			if s.state == stateListen {
-				list = append(list, Listener{s.local, owners[s.inode]})
+			if s.state == stateListen && !udp || s.state == stateClose && udp {
+				list = append(list, Listener{s.local, udp, owners[s.inode]})
 			}
 		}
 	}
