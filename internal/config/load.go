@@ -179,9 +179,12 @@ func parseInt(s string, low, high int) (int, bool) {
 // mean every address of both families: that is what 0.0.0.0 was the default for.
 func parseBind(s string) (string, verdict) {
 	a, err := netip.ParseAddr(s)
+	a = a.Unmap().WithZone("")
 	switch {
 	case err != nil || a.IsMulticast():
 		return "", verdict{problem: "not an address to listen on", used: "every address"}
+	case a.Is6() && a.IsLinkLocalUnicast():
+		return "", verdict{problem: "a link-local address is one on each interface", used: "every address"}
 	case a.IsUnspecified():
 		return "", verdict{}
 	}

@@ -156,6 +156,8 @@ func TestRadio(t *testing.T) {
 		},
 		{name: "bind to loopback", text: "BRIDGE_BIND=127.0.0.1\n", want: Radio{Mode: "zigbee", Baud: 460800, Bind: "127.0.0.1"}},
 		{name: "bind to everything", text: "BRIDGE_BIND=0.0.0.0\n", want: Radio{Mode: "zigbee", Baud: 460800}},
+		{name: "bind to IPv4, mapped", text: "BRIDGE_BIND=::ffff:10.0.0.1\n", want: Radio{Mode: "zigbee", Baud: 460800, Bind: "10.0.0.1"}},
+		{name: "bind to everything, mapped", text: "BRIDGE_BIND=::ffff:0.0.0.0\n", want: Radio{Mode: "zigbee", Baud: 460800}},
 		{name: "bind to IPv6", text: "BRIDGE_BIND=FD00::1\n", want: Radio{Mode: "zigbee", Baud: 460800, Bind: "fd00::1"}},
 		{
 			name: "engine kernel", text: "BRIDGE_ENGINE=kernel\nBRIDGE_BIND=10.0.0.1\n",
@@ -203,6 +205,10 @@ func TestRadio(t *testing.T) {
 		{
 			name: "bind to a name", text: "BRIDGE_BIND=localhost\n", want: Radio{Mode: "zigbee", Baud: 460800},
 			warnings: []string{file + `:1: BRIDGE_BIND="localhost": not an address to listen on; using every address`},
+		},
+		{
+			name: "bind to a link", text: "BRIDGE_BIND=fe80::1%eth0\n", want: Radio{Mode: "zigbee", Baud: 460800},
+			warnings: []string{file + `:1: BRIDGE_BIND="fe80::1%eth0": a link-local address is one on each interface; using every address`},
 		},
 		{
 			name: "unknown key", text: "FIRMWARE_BUAD=115200\n", want: Radio{Mode: "zigbee", Baud: 460800},
