@@ -210,6 +210,8 @@ func TestNext(t *testing.T) {
 	probe.sniffed = false
 	newer := older
 	newer.nth = 3
+	mute := newer
+	mute.sniffed = false
 	over := newer
 	over.halfClosed = true
 	same, other := netip.MustParseAddrPort("192.0.2.1:6"), netip.MustParseAddrPort("192.0.2.2:5")
@@ -235,6 +237,7 @@ func TestNext(t *testing.T) {
 		{name: "other bytes, client active", n: newcomer{said: isOther}, client: older, want: refuse, reason: "does not begin as a radio's client does, and 192.0.2.1:5 has the radio"},
 		{name: "radio bytes at the last moment", n: newcomer{said: isRadio}, after: 60 * time.Second, client: older, want: promote},
 		{name: "radio bytes, newer client active", n: newcomer{said: isRadio}, after: time.Second, client: newer, want: refuse, reason: "the newer client 192.0.2.1:5"},
+		{name: "radio bytes, newer client that has said nothing", n: newcomer{said: isRadio}, after: time.Second, client: mute, want: promote},
 		{name: "silent, newer client active", after: time.Second, client: newer, want: wait, until: at + 60*time.Second},
 		{name: "radio bytes, newer client half-closed", n: newcomer{said: isRadio}, client: over, want: promote},
 		{name: "other bytes, newer client half-closed", n: newcomer{said: isOther}, client: over, want: promote},
@@ -755,6 +758,39 @@ func TestOlderNewcomerEvictsNobody(t *testing.T) {
 	g.says(older.LocalAddr().String(), "closed: the newer client "+newer.LocalAddr().String()+" has the radio")
 	g.radioHearsNothing()
 	g.active(newer)
+}
+
+// INV 4: a newer one that only holds its connection open, and has the radio by
+// that, keeps it from nobody who speaks.
+func TestOlderNewcomerEvictsAProbe(t *testing.T) {
+	g := start(t, nil).open()
+	first := g.client()
+	older := g.dial()
+	g.until("pending", func() bool { return g.status().Pending == 1 })
+	probe := g.dial()
+	g.until("two that may have it by silence", func() bool {
+		silent := 0
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := g.b.do(ctx, func(l *loop) {
+			for i := range l.pending {
+				if p := &l.pending[i]; p.fd >= 0 && l.now()-p.since >= l.b.o.Limits.Claim {
+					silent++
+				}
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return silent == 2
+	})
+	first.Close()
+	g.active(probe)
+	write(t, older, []byte("\x1aolder"))
+	if got := string(g.radioHears(6)); got != "\x1aolder" {
+		t.Errorf("radio heard %q", got)
+	}
+	ends(t, probe)
+	g.active(older)
 }
 
 func TestPassedListener(t *testing.T) {

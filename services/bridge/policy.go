@@ -66,9 +66,10 @@ func (n *newcomer) next(now time.Duration, c *client, o *Options) (a action, unt
 	case n.said == isOther && client:
 		// INV 4: it has not shown that it is a client, so it evicts nobody.
 		return refuse, 0, "it does not begin as a radio's client does, and " + c.peer.String() + " has the radio"
-	case n.said == isRadio && client && n.nth < c.nth:
+	case n.said == isRadio && settled && n.nth < c.nth:
 		// INV 4: the newest wins, also when the bytes of several come at once,
-		// or in another order than their connects.
+		// or in another order than their connects. A newer one that has said
+		// nothing keeps the radio from nobody.
 		return refuse, 0, "the newer client " + c.peer.String() + " has the radio"
 	case n.said == isRadio && settled && o.Takeover == config.TakeoverNever:
 		return refuse, 0, c.peer.String() + " has the radio, and BRIDGE_TAKEOVER=never"
