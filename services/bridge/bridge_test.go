@@ -714,7 +714,8 @@ func TestRestartRefusesNobody(t *testing.T) {
 	ends(t, newest)
 }
 
-// INV 4: more than there are slots, all with bytes.
+// INV 4: more than there are slots, all with bytes, and more than are taken at a
+// time.
 func TestRestartWithACrowd(t *testing.T) {
 	g := start(t, nil).open()
 	at := g.b.Addr()
@@ -725,7 +726,7 @@ func TestRestartWithACrowd(t *testing.T) {
 	}
 	g.stop()
 	var crowd []*net.TCPConn
-	for range acceptBatch { // so that all are taken before one is chosen
+	for range 2*acceptBatch + 1 {
 		c := dial(t, at)
 		write(t, c, []byte{0x1a, byte(len(crowd))})
 		crowd = append(crowd, c)

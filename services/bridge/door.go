@@ -32,7 +32,11 @@ const (
 
 // accept takes newcomers into the pending slots.
 func (l *loop) accept() {
-	for range acceptBatch {
+	batch := acceptBatch
+	if l.queued {
+		batch = backlog // of those that came before, the newest is to be found
+	}
+	for range batch {
 		fd, sa, err := unix.Accept4(l.b.listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		if err != nil {
 			switch {
