@@ -83,7 +83,7 @@ type loop struct {
 
 	line   *lineChange // of the open port, when it can be made; nil: none
 	want   *lineChange // what the port has to be when it is opened; nil: as it is
-	failed error       // there is no way to go on
+	failed error       // why it stops, if nobody wants it to
 
 	client  client
 	rx, tx  queue // to the client, to the radio
@@ -161,13 +161,9 @@ func (l *loop) run() error {
 	for {
 		if l.dirty {
 			l.arrange()
-			if l.failed != nil {
-				l.end()
-				return l.failed
-			}
 			if l.stopping && l.finished() {
 				l.end()
-				return nil
+				return l.failed
 			}
 		}
 		n, err := l.wait()

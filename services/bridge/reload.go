@@ -149,7 +149,9 @@ func (l *loop) changed(c *lineChange) {
 // be had the old one is taken again, and the error says why.
 func (b *Bridge) Rebind(ctx context.Context, bind netip.Addr, port uint16) (dup int, err error) {
 	dup = -1
-	derr := b.do(ctx, func(l *loop) { dup, err = l.rebind(bind, port) })
+	// Who gave up waiting would leave the duplicate to nobody, and the loop is
+	// at it within milliseconds.
+	derr := b.do(context.WithoutCancel(ctx), func(l *loop) { dup, err = l.rebind(bind, port) })
 	if derr != nil {
 		return -1, derr
 	}
@@ -166,6 +168,7 @@ func (l *loop) rebind(bind netip.Addr, port uint16) (dup int, err error) {
 			// A new process may have it; this one has no port any more.
 			l.b.setListener(-1, was)
 			l.failed = errors.Join(err, again)
+			l.stop()
 			return -1, l.failed
 		}
 	} else {

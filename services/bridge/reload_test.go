@@ -226,6 +226,40 @@ func TestRebind(t *testing.T) {
 	}
 }
 
+// A bridge that has no port any more ends, and its client in the orderly way.
+func TestRebindToNowhere(t *testing.T) {
+	g := start(t, func(_ *gateway, o *Options) { o.Bind = netip.MustParseAddr("127.0.0.1") }).open()
+	c := g.client()
+	port := g.b.Addr().Port()
+	for _, taken := range []string{"127.0.0.4", "127.0.0.5"} {
+		fd, _, _, err := listen(netip.MustParseAddr(taken), port, -1, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := g.b.do(ctx, func(l *loop) { l.b.o.Bind = netip.MustParseAddr("127.0.0.5") }); err != nil {
+		t.Fatal(err)
+	}
+	write(t, c, []byte("\x1a and bytes unread, for the radio takes some of them only"))
+	if fd, err := g.b.Rebind(ctx, netip.MustParseAddr("127.0.0.4"), port); fd != -1 || !errors.Is(err, unix.EADDRINUSE) {
+		t.Errorf("%d, %v", fd, err)
+	}
+	ends(t, c)
+	c.Close()
+	select {
+	case err := <-g.ended:
+		if !errors.Is(err, unix.EADDRINUSE) {
+			t.Errorf("Run: %v", err)
+		}
+	case <-ctx.Done():
+		t.Fatal("Run does not end")
+	}
+	g.ended <- nil // for the harness
+}
+
 // A client that the new list leaves out is closed; others stay.
 func TestSetDoor(t *testing.T) {
 	at := stranger(t, "203.0.113.71")
