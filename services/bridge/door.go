@@ -305,7 +305,10 @@ func (l *loop) lastWords(now time.Duration) {
 	limit := l.b.o.Limits.HalfClosed
 	switch {
 	case c.readAll && l.tx.empty() && held == 0:
-		l.leave(closedByClient)
+		// INV 2: it may still read what the radio said, until it takes nothing.
+		if l.rx.empty() {
+			l.leave(closedByClient)
+		}
 	case sent > c.sent:
 		c.sent, c.sentAt = sent, now
 	case now-c.sentAt >= limit:

@@ -7,8 +7,10 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -186,6 +188,112 @@ func TestTakeoverFlushesTheTTY(t *testing.T) {
 	g.says(first.LocalAddr().String(), "replaced by "+second.LocalAddr().String()+"; ", "bytes for the radio dropped")
 	first.Close()
 	writer.Wait()
+}
+
+// slowReader is a client with little room in its kernel.
+func (g *gateway) slowReader() *net.TCPConn {
+	g.t.Helper()
+	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) {
+			if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 2<<10); err != nil {
+				g.t.Error(err)
+			}
+		})
+	}}
+	c, err := d.DialContext(g.t.Context(), "tcp", g.b.Addr().String())
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		g.t.Fatal(err)
+	}
+	g.active(c.(*net.TCPConn))
+	return c.(*net.TCPConn)
+}
+
+// fills has the radio speak until the queue for a client that does not read is
+// nearly full, and returns what it said, none of which is in the tty any more.
+func (g *gateway) fills() (said []byte) {
+	g.t.Helper()
+	before := g.status()
+	for end := time.Now().Add(patience); ; {
+		w, err := g.b.Watch(g.t.Context())
+		if err != nil || time.Now().After(end) {
+			g.t.Fatalf("%v after %d bytes", err, len(said))
+		}
+		if w.Discarded-before.Discarded+w.RxBytes-before.RxBytes+uint64(w.FromRadio.Queued) < uint64(len(said)) {
+			continue // not all is taken
+		}
+		if w.FromRadio.Queued > rxQueueBytes-2<<10 {
+			return said
+		}
+		p := noise(1 << 10)
+		g.radioSays(p)
+		said = append(said, p...)
+	}
+}
+
+// INV 3: what the radio said before the takeover is discarded and counted, also
+// what the tty still has, since its reader was held.
+func TestTakeoverOnAnEmptyLine(t *testing.T) {
+	g := start(t, nil).open()
+	first := g.slowReader()
+	said := append(g.fills(), noise(4<<10)...)
+	g.radioSays(said[len(said)-4<<10:])
+	second := g.dial()
+	write(t, second, []byte{0x1a})
+	g.active(second)
+	g.radioSays([]byte("fresh"))
+	if got := string(readN(t, second, 5)); got != "fresh" {
+		t.Errorf("the new client got %q", got)
+	}
+	s := g.status()
+	old := s.RxBytes - s.Client.Rx
+	if want := uint64(len(said)) - old; s.Discarded != want {
+		t.Errorf("%d bytes discarded, want %d", s.Discarded, want)
+	}
+	g.says("client "+second.LocalAddr().String()+" connected", strconv.FormatUint(s.Discarded, 10)+" older bytes from the radio discarded")
+	if got := ends(t, first); uint64(len(got)) != old || !bytes.Equal(got, said[:old]) {
+		t.Errorf("the old client got %d bytes, counted are %d", len(got), old)
+	}
+}
+
+// INV 2: who has sent its FIN and reads slowly gets what the radio had said.
+func TestHalfClosedReadsOn(t *testing.T) {
+	g := start(t, func(_ *gateway, o *Options) { o.Limits.HalfClosed = 50 * time.Millisecond }).open()
+	c := g.slowReader()
+	said := g.fills()
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	halfClosed := func() (is bool) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := g.b.do(ctx, func(l *loop) { is = l.client.halfClosed && l.client.readAll }); err != nil {
+			t.Fatal(err)
+		}
+		return is
+	}
+	g.until("FIN", halfClosed)
+	g.radioHearsNothing() // not the last words' time either
+	g.radioHearsNothing()
+	if got := ends(t, c); !bytes.Equal(got, said) {
+		t.Errorf("it got %d bytes of %d", len(got), len(said))
+	}
+	g.says(c.LocalAddr().String(), strconv.Itoa(len(said))+" bytes from the radio, 0 to it: closed by the client")
+	if n := g.status().Discarded; n != 0 {
+		t.Errorf("%d discarded", n)
+	}
+	// And one that does not is no longer there than any other.
+	c = g.slowReader()
+	g.fills()
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	g.until("FIN", halfClosed)
+	next := g.dial()
+	g.active(next)
 }
 
 // holding is a UART whose driver has not sent some of what it took, which a

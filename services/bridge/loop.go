@@ -396,7 +396,12 @@ func (l *loop) sniffClient(r int16) bool {
 		return false
 	case undecided:
 	}
-	if n == 0 || r&(unix.POLLHUP|unix.POLLERR) != 0 || halfClosed(l.client.fd) {
+	if n == 0 {
+		l.halfClose()
+		l.client.readAll = true
+		return false
+	}
+	if r&(unix.POLLHUP|unix.POLLERR) != 0 || halfClosed(l.client.fd) {
 		l.leave(closedByClient)
 		return false
 	}

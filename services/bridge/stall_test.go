@@ -5,9 +5,7 @@ package bridge
 import (
 	"bytes"
 	"context"
-	"net"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -41,19 +39,7 @@ func TestRadioThatTakesNothing(t *testing.T) {
 // the kernel's send buffer and the kernel gives it up: its host answers.
 func TestClientThatReadsNothingOfLittle(t *testing.T) {
 	g := start(t, func(_ *gateway, o *Options) { o.Limits.Stall = 300 * time.Millisecond }).open()
-	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) {
-			if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 2<<10); err != nil {
-				t.Error(err)
-			}
-		})
-	}}
-	c, err := d.DialContext(t.Context(), "tcp", g.b.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	g.active(c.(*net.TCPConn))
+	c := g.slowReader()
 	g.radioSays(noise(16 << 10))
 	g.says("client "+c.LocalAddr().String()+" disconnected", "16384 bytes from the radio", ": it took nothing for 300ms")
 }
