@@ -123,6 +123,27 @@ func TestTakeoverWithBytesUnread(t *testing.T) {
 	g.active(second)
 }
 
+// Who was ended and goes on writing is read until its FIN, so that it is not
+// reset in the middle of it, and no longer.
+func TestEndedPeerIsHeard(t *testing.T) {
+	g := start(t, func(_ *gateway, o *Options) { o.Limits.Linger = 3 * patience }).open()
+	before := descriptors(t)
+	first := g.client()
+	second := g.dial()
+	write(t, second, []byte{0x1a})
+	ends(t, first)
+	g.active(second)
+	write(t, first, noise(1<<20)) // more than the kernels hold
+	if err := first.CloseWrite(); err != nil {
+		t.Error(err)
+	}
+	first.Close()
+	g.radioHears(1)
+	g.radioHearsNothing()
+	second.Close()
+	g.until("descriptors", func() bool { return descriptors(t) <= before })
+}
+
 // A UART that answers with an error is given up like one that hung up, and the
 // client with it.
 func TestUARTThatErrs(t *testing.T) {
