@@ -5,6 +5,7 @@ package bridge
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -101,45 +102,23 @@ func TestXOFFFailsOpen(t *testing.T) {
 }
 
 // FIN, not RST, though what the loser said is unread and it goes on (the radio
-// takes nothing of it).
+// takes nothing of it): all of that is heard, so that no write fails, until its
+// own FIN, and no longer.
 func TestTakeoverWithBytesUnread(t *testing.T) {
-	g := start(t, nil).open()
+	g := start(t, func(_ *gateway, o *Options) { o.Limits.Linger = 3 * patience }).open()
+	before := descriptors(t)
 	first := g.client()
-	flood := make(chan struct{})
-	go func() {
-		defer close(flood)
-		for {
-			if _, err := first.Write(noise(4096)); err != nil {
-				return
-			}
-		}
-	}()
+	said := make(chan error, 1)
+	go func() { _, err := first.Write(noise(4 << 20)); said <- err }()
 	g.until("stop", stands(func() uint64 { return g.status().TxBytes }))
 	second := g.dial()
 	write(t, second, []byte{0x1a})
 	ends(t, first)
-	first.Close()
-	<-flood
 	g.active(second)
-}
-
-// Who was ended and goes on writing is read until its FIN, so that it is not
-// reset in the middle of it, and no longer.
-func TestEndedPeerIsHeard(t *testing.T) {
-	g := start(t, func(_ *gateway, o *Options) { o.Limits.Linger = 3 * patience }).open()
-	before := descriptors(t)
-	first := g.client()
-	second := g.dial()
-	write(t, second, []byte{0x1a})
-	ends(t, first)
-	g.active(second)
-	write(t, first, noise(1<<20)) // more than the kernels hold
-	if err := first.CloseWrite(); err != nil {
-		t.Error(err)
+	if err := errors.Join(<-said, first.CloseWrite()); err != nil {
+		t.Errorf("after the end: %v", err)
 	}
 	first.Close()
-	g.radioHears(1)
-	g.radioHearsNothing()
 	second.Close()
 	g.until("descriptors", func() bool { return descriptors(t) <= before })
 }
