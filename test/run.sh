@@ -31,8 +31,8 @@ go build -o build/rlxemu ./toolchain/rlx/emu/rlxemu
 build/rlx go test -exec "$PWD/build/rlxemu -mode strict" \
 	./internal/applet ./internal/atomicfile ./internal/mtdimage ./internal/config ./internal/boothold \
 	./internal/dnssd ./internal/logring ./services/eth/dhcp
-# The packets of these two, without the network namespaces of their other tests.
-GWINIT_NETLAB=1 build/rlx go test -exec "$PWD/build/rlxemu -mode strict" -run 'Bytes|Parse' ./services/eth/arp ./internal/netdev
+# The packets of these, without the network namespaces of their other tests.
+GWINIT_NETLAB=1 build/rlx go test -exec "$PWD/build/rlxemu -mode strict" -run 'Bytes|Parse|Golden' ./services/eth/arp ./internal/netdev ./services/firewall/nft
 # Descriptors travel in control messages, which the interpreter does not have,
 # nor the system calls with 64-bit times that set something; passwords take it
 # minutes.
