@@ -12,6 +12,7 @@ package config
 
 import (
 	"net/netip"
+	"strconv"
 
 	"gwinit/board/rtl8196e"
 )
@@ -157,6 +158,41 @@ type Gateway struct {
 	Ethernet Ethernet
 	// NetwatchDriver has netwatch bind the Ethernet driver anew before it reboots.
 	NetwatchDriver bool
+	Firewall       Firewall
+}
+
+// Firewall is whether there is one, and what it lets in beside what every gateway
+// needs.
+type Firewall struct {
+	On    bool
+	Allow []Opening
+}
+
+// Opening is an entry of FIREWALL_ALLOW. Openings are comparable.
+type Opening struct {
+	UDP         bool // else TCP
+	First, Last uint16
+	From        netip.Prefix // not valid: from everywhere, or Bridge is set
+	Bridge      bool         // from whom BRIDGE_ALLOW lets have the radio
+}
+
+// String is the entry as FIREWALL_ALLOW has it.
+func (o Opening) String() string {
+	s := "tcp/"
+	if o.UDP {
+		s = "udp/"
+	}
+	s += strconv.Itoa(int(o.First))
+	if o.Last != o.First {
+		s += "-" + strconv.Itoa(int(o.Last))
+	}
+	switch {
+	case o.Bridge:
+		s += "@bridge"
+	case o.From.IsValid():
+		s += "@" + joinPrefixes([]netip.Prefix{o.From})
+	}
+	return s
 }
 
 // Ethernet is how the Ethernet driver and its queue are tuned. The zero value

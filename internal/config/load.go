@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
@@ -711,12 +712,73 @@ func (l *loader) gateway() Gateway {
 			g.Ethernet.Qdisc = e.value
 		case "GW_NETWATCH_DRIVER":
 			return setBool(&g.NetwatchDriver, e.value)
+		case "FIREWALL":
+			return setBool(&g.Firewall.On, e.value)
+		case "FIREWALL_ALLOW":
+			var w verdict
+			g.Firewall.Allow, w.problem = ParseOpenings(e.value)
+			if w.problem != "" {
+				w.used = cmp.Or(joinOpenings(g.Firewall.Allow), "none of them")
+			}
+			return w
 		default:
 			return verdict{problem: unknown}
 		}
 		return verdict{}
 	})
 	return g
+}
+
+// maxOpenings is how many entries FIREWALL_ALLOW has; one with @bridge is
+// several rules.
+const maxOpenings = 8
+
+// ParseOpenings reads what FIREWALL_ALLOW has: PROTOCOL/PORT, PROTOCOL/PORT-PORT,
+// each with @ADDRESS, @PREFIX or @bridge behind it if not everybody is meant,
+// between blanks or commas. problem is what is wrong with the first that is none
+// of it, "" if nothing is; the others are returned.
+func ParseOpenings(s string) (all []Opening, problem string) {
+	for f := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ' ' || r == '\t' || r == ',' }) {
+		o, ok := parseOpening(f)
+		switch {
+		case !ok && problem == "":
+			problem = strconv.Quote(clip(f)) + " is no port such as tcp/8081, udp/5683-5684 or tcp/9100@192.168.1.20"
+		case !ok:
+		case len(all) == maxOpenings:
+			problem = "more than " + strconv.Itoa(maxOpenings) + " of them"
+		default:
+			all = append(all, o)
+		}
+	}
+	return all, problem
+}
+
+func parseOpening(s string) (o Opening, ok bool) {
+	s, from, limited := strings.Cut(s, "@")
+	kind, ports, _ := strings.Cut(s, "/")
+	low, high, span := strings.Cut(ports, "-")
+	if !span {
+		high = low
+	}
+	first, ok1 := parseInt(low, 1, 65535)
+	last, ok2 := parseInt(high, first, 65535)
+	o.UDP, o.First, o.Last, o.Bridge = kind == "udp", uint16(first), uint16(last), from == "bridge"
+	ok = ok1 && ok2 && (o.UDP || kind == "tcp")
+	if limited && !o.Bridge {
+		var ok3 bool
+		o.From, ok3 = parsePrefix(from)
+		ok = ok && ok3
+	}
+	return o, ok
+}
+
+// joinOpenings writes FIREWALL_ALLOW.
+func joinOpenings(all []Opening) string {
+	s := make([]string, len(all))
+	for i, o := range all {
+		s[i] = o.String()
+	}
+	return strings.Join(s, " ")
 }
 
 // Limits of GW_LOG_KIB: a boot's lines at least, and what 25 MiB can spare:

@@ -569,6 +569,34 @@ func TestOthers(t *testing.T) {
 			},
 		},
 		{
+			"firewall",
+			map[string]string{fileGateway: "FIREWALL=on\nFIREWALL_ALLOW=\"tcp/8081,udp/1-65535 tcp/80@10.0.0.0/8  tcp/5201@bridge\"\n"},
+			func(c Config) any { return c.Gateway.Firewall },
+			Firewall{On: true, Allow: []Opening{
+				{First: 8081, Last: 8081},
+				{UDP: true, First: 1, Last: 65535},
+				{First: 80, Last: 80, From: netip.MustParsePrefix("10.0.0.0/8")},
+				{First: 5201, Last: 5201, Bridge: true},
+			}},
+			nil,
+		},
+		{
+			"firewall bad",
+			map[string]string{fileGateway: "FIREWALL=maybe\nFIREWALL_ALLOW=\"tcp/0 8081 sctp/1 tcp/2-1 udp/70000 tcp/1@ tcp/1@home tcp/5\"\n"},
+			func(c Config) any { return c.Gateway.Firewall },
+			Firewall{Allow: []Opening{{First: 5, Last: 5}}},
+			[]string{
+				fileGateway + `:1: FIREWALL="maybe": neither 0 nor 1; using 0`,
+				fileGateway + `:2: FIREWALL_ALLOW="tcp/0 8081 sctp/1 tcp/2-1 udp/70000 tcp/1@ tcp/1@home tcp/5": "tcp/0" is no port such as tcp/8081, udp/5683-5684 or tcp/9100@192.168.1.20; using tcp/5`,
+			},
+		},
+		{
+			"firewall with too many",
+			map[string]string{fileGateway: "FIREWALL_ALLOW=\"tcp/1 tcp/2 tcp/3 tcp/4 tcp/5 tcp/6 tcp/7 tcp/8 tcp/9\"\n"},
+			func(c Config) any { return len(c.Gateway.Firewall.Allow) }, 8,
+			[]string{fileGateway + `:1: FIREWALL_ALLOW="tcp/1 tcp/2 tcp/3 tcp/4 tcp/5 tcp/6 tcp/7 tcp/8 tcp/9": more than 8 of them; using tcp/1 tcp/2 tcp/3 tcp/4 tcp/5 tcp/6 tcp/7 tcp/8`},
+		},
+		{
 			"a Thread network",
 			map[string]string{dirThread + "/0_xyz.data": "x"},
 			func(c Config) any { return c.Thread }, true, nil,
@@ -654,6 +682,9 @@ func FuzzLoad(f *testing.F) {
 		}
 		b := board(t, rtl8196e.Sengled)
 		c := l.all(b)
+		if again, problem := ParseOpenings(joinOpenings(c.Gateway.Firewall.Allow)); problem != "" || !slices.Equal(again, c.Gateway.Firewall.Allow) {
+			t.Errorf("written and read %+v is %+v: %s", c.Gateway.Firewall.Allow, again, problem)
+		}
 		switch {
 		case c.Radio.Baud < 1200 || c.Radio.Baud > 4_000_000,
 			c.Radio.Mode != ModeZigbee && c.Radio.Mode != ModeOTBR,
@@ -665,6 +696,7 @@ func FuzzLoad(f *testing.F) {
 			c.Hostname == "" || len(c.Hostname) > 63,
 			len(c.NTP.Servers) == 0 || len(c.NTP.Servers) > maxServers,
 			c.TZ == "" || checkTZ(c.TZ) != "",
+			len(c.Gateway.Firewall.Allow) > maxOpenings,
 			c.Gateway.LogKiB < minLogKiB || c.Gateway.LogKiB > maxLogKiB,
 			c.Netwatch.PollSeconds <= 0:
 			t.Errorf("%q gives %+v", text, c)

@@ -36,7 +36,7 @@ func (s Setting) Live() bool {
 	case fileRadio:
 		return slices.Contains(live[:], s.Key)
 	case fileGateway:
-		return strings.HasPrefix(s.Key, "ETH_")
+		return strings.HasPrefix(s.Key, "ETH_") || strings.HasPrefix(s.Key, "FIREWALL")
 	}
 	return false
 }
@@ -110,6 +110,8 @@ func Settings() []Setting {
 		{"gateway.ETH_KNOBS", "name=value between blanks, instead of the profile's; gwctl eth names them", fileGateway, "ETH_KNOBS", core, func(c c, _ brd) string { return c.Gateway.Ethernet.Knobs }},
 		{"gateway.ETH_QDISC", "fq_codel, where the kernel has it; default", fileGateway, "ETH_QDISC", core, func(c c, _ brd) string { return cmp.Or(c.Gateway.Ethernet.Qdisc, QdiscFQCodel) }},
 		{"gateway.GW_NETWATCH_DRIVER", "0, 1: netwatch binds the Ethernet driver anew before it reboots", fileGateway, "GW_NETWATCH_DRIVER", core, func(c c, _ brd) string { return bit(c.Gateway.NetwatchDriver) }},
+		{"gateway.FIREWALL", "0, 1: drops what is not known to be needed (docs/firewall.md); gwctl firewall tries it first", fileGateway, "FIREWALL", core, func(c c, _ brd) string { return bit(c.Gateway.Firewall.On) }},
+		{"gateway.FIREWALL_ALLOW", "ports between blanks that it lets in, too: tcp/8081, udp/5683-5684, tcp/9100@192.168.1.20 (or @bridge)", fileGateway, "FIREWALL_ALLOW", core, func(c c, _ brd) string { return joinOpenings(c.Gateway.Firewall.Allow) }},
 	}
 	for _, s := range []struct {
 		prefix, file string

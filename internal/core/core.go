@@ -44,6 +44,16 @@ type tuner interface {
 	Call(method string, params []byte) ([]byte, error)
 }
 
+// guard is services/firewall, or nothing where it is left out.
+type guard interface {
+	Run(ctx context.Context) error
+	Reload()
+	Warnings() []string
+	// Call answers the methods firewall, firewall-set, firewall-confirm and
+	// firewall-undo.
+	Call(method string, params []byte) ([]byte, error)
+}
+
 // watcher is services/netwatch, or nothing where it is left out.
 type watcher interface {
 	Run(ctx context.Context) error
@@ -65,7 +75,7 @@ type panelist interface {
 func Applet(version string) applet.Applet {
 	return applet.Applet{
 		Name: "core", Group: applet.Service,
-		Summary: "the rarely active services in one process: eth, netwatch, mdns, clock, panel, SSH's port",
+		Summary: "the rarely active services in one process: eth, firewall, netwatch, mdns, clock, panel, SSH's port",
 		Usage: `core
 Brings the network up, keeps it up, watches whether anybody answers, announces
 the gateway, keeps the clock by time servers, minds the button and the LEDs, and
@@ -106,8 +116,9 @@ func run(ctx context.Context, version string) error {
 	tune := newTuner(os.Getenv(api.EnvBootMode) == api.BootSafe)
 	mdns := newMDNS(version, os.Getenv(api.EnvBootMode))
 	port := newSSHPort(conn, func(line string) { fmt.Fprintln(os.Stderr, line) })
+	guard := newFirewall(os.Getenv(api.EnvBootMode))
 	panel := newPanel(net.NTP, os.Getenv(api.EnvBootMode))
-	services := []func(context.Context) error{net.Run, tune.Run, watch.Run, mdns.Run, clock.Run, panel.Run, port}
+	services := []func(context.Context) error{guard.Run, net.Run, tune.Run, watch.Run, mdns.Run, clock.Run, panel.Run, port}
 	ended := make(chan error, len(services)+1)
 	for _, run := range services {
 		go func() { ended <- run(ctx) }()
@@ -134,18 +145,21 @@ func run(ctx context.Context, version string) error {
 				}
 				return json.Marshal(all)
 			case "warnings":
-				return json.Marshal(slices.Concat(warnings(), tune.Warnings(), watch.Warnings()))
+				return json.Marshal(slices.Concat(warnings(), guard.Warnings(), tune.Warnings(), watch.Warnings()))
 			case "panel":
 				return json.Marshal(panel.Status())
 			case "eth", "eth-set":
 				return tune.Call(method, params)
+			case "firewall", "firewall-set", "firewall-confirm", "firewall-undo":
+				return guard.Call(method, params)
 			case "reload":
 				mdns.Reload()
+				guard.Reload()
 				tune.Reload()
 				panel.Reload()
 				return []byte("{}"), nil
 			}
-			return nil, fmt.Errorf("core has no method %q; it has status, clock, panel, eth, eth-set, netwatch, incidents, warnings, reload", method)
+			return nil, fmt.Errorf("core has no method %q; it has status, clock, panel, eth, eth-set, firewall, firewall-set, firewall-confirm, firewall-undo, netwatch, incidents, warnings, reload", method)
 		})
 	}()
 	if err := conn.Ready("eth"); err != nil {

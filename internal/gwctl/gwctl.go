@@ -104,6 +104,24 @@ func usageOf(local []Local) string {
 	return text
 }
 
+// redialKey is that of a context's value.
+type redialKey struct{}
+
+// WithRedial tells a command that it steers from afar, by connections of which
+// close ends the one that is there: what is asked then comes by a new one.
+func WithRedial(ctx context.Context, close func()) context.Context {
+	return context.WithValue(ctx, redialKey{}, close)
+}
+
+// redial ends the connection to the gateway, if this is not the gateway itself.
+func (e *env) redial() bool {
+	end, ok := e.ctx.Value(redialKey{}).(func())
+	if ok {
+		end()
+	}
+	return ok
+}
+
 // command is one subcommand.
 type command struct {
 	name    string
@@ -125,6 +143,7 @@ func commands() []command {
 		{"radio", "[VERB ...]", "who has the radio; release, take, mode", radioMore, radio},
 		{"bridge", "[-w] | tap [OPTIONS]", "what passes the radio's bridge, and a copy of it", bridgeMore, bridge},
 		{"eth", "[VERB ...]", "the Ethernet driver: tuning, queue, counters", ethMore, eth},
+		{"firewall", "[VERB ...]", "the open ports: set, allow, confirm, undo", firewallMore, firewall},
 		{"netwatch", "[incidents ...]", "does anybody answer, and what if nobody does", netwatchMore, netwatch},
 		{"incidents", "[show N]", "what is kept of reboots by netwatch and of panics", "", incidents},
 		{"start", "SERVICE", "start a service that is stopped or failed", "", service},
@@ -156,6 +175,7 @@ const usage = `usage: gwctl [OPTIONS] COMMAND [ARGUMENTS]
   radio [VERB ...]             who has the radio; release, take, mode
   bridge [-w] | tap [OPTIONS]  what passes the radio's bridge, and a copy of it
   eth [VERB ...]               the Ethernet driver: tuning, queue, counters
+  firewall [VERB ...]          the open ports: set, allow, confirm, undo
   netwatch [incidents ...]     does anybody answer, and what if nobody does
   incidents [show N]           what is kept of reboots by netwatch and of panics
   start SERVICE                start a service that is stopped or failed

@@ -44,6 +44,7 @@ var parts = []part{
 	{"no_panel", "button and LEDs"},
 	{"no_ethtune", "Ethernet tuning, ethtool, fq_codel"},
 	{"no_netwatch", "netwatch"},
+	{"no_firewall", "firewall (nftables)"},
 	{"no_gwctl", "gwctl's command line"},
 	{"no_doctor", "gwctl doctor"},
 	{"no_bridge", "bridge"},
@@ -56,7 +57,6 @@ var budget = []struct {
 	what string
 	kib  int
 }{
-	{"nftables", 60},
 	{"iperf3 server, bench mode", 50},
 	{"OTBR supervisor", 40},
 	{"radio flashing (GBL, XMODEM, probes)", 50},

@@ -219,11 +219,15 @@ func (r *runner) one(ctx context.Context, std applet.IO, t target, args []string
 		sync.Mutex
 		c *conn
 	}
-	defer func() {
+	end := func() {
+		login.Lock()
+		defer login.Unlock()
 		if login.c != nil {
 			login.c.Close()
+			login.c = nil
 		}
-	}()
+	}
+	defer end()
 	dial := func(ctx context.Context, socket string) (*client.Client, error) {
 		login.Lock()
 		defer login.Unlock()
@@ -241,7 +245,7 @@ func (r *runner) one(ctx context.Context, std applet.IO, t target, args []string
 		return client.New(ch), nil
 	}
 	steering := slices.DeleteFunc(slices.Clone(r.local), func(l gwctl.Local) bool { return l.Steer == nil })
-	return gwctl.Command(r.version, dial, steering...).Run(ctx, std, args)
+	return gwctl.Command(r.version, dial, steering...).Run(gwctl.WithRedial(ctx, end), std, args)
 }
 
 // channel is a subsystem's two directions.

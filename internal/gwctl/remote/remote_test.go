@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type box struct {
 	t      *testing.T
 	l      net.Listener
 	socket string
+	calls  func(api.CallArgs) (json.RawMessage, error) // what core answers
 
 	mu     sync.Mutex // guards the rest
 	host   ssh.Signer
@@ -68,6 +70,7 @@ func newBox(t *testing.T, user ssh.PublicKey) *box {
 	b.host, _ = newKey(t)
 	gateway := &controltest.Backend{Box: api.Status{Hostname: "attic", Board: api.Board{ID: "lidl"}, Version: "1.2"}}
 	gateway.Append("bridge", "hello")
+	gateway.OnCall = func(_ context.Context, a api.CallArgs) (json.RawMessage, error) { return b.calls(a) }
 	b.socket = controltest.Start(t, gateway, control.Options{})
 	done := make(chan struct{})
 	t.Cleanup(func() { l.Close(); <-done })
@@ -262,6 +265,44 @@ func newWorkstation(t *testing.T, answers ...string) *workstation {
 func (w *workstation) one(t *testing.T, b *box, args ...string) error {
 	t.Helper()
 	return w.r.one(t.Context(), w.r.std, b.target(), args)
+}
+
+// A change of the firewall is confirmed by a login that begins after it, and not
+// at all where there is none.
+func TestFirewallConfirmed(t *testing.T) {
+	w := newWorkstation(t)
+	b := newBox(t, w.key)
+	w.r.known.accept = true
+	asked := ""
+	b.calls = func(a api.CallArgs) (json.RawMessage, error) {
+		asked += fmt.Sprintf("%s by login %d\n", a.Method, b.get().n)
+		if a.Method == "firewall-set" {
+			return json.RawMessage(`{"state":"on","set":true,"confirmSeconds":60}`), nil
+		}
+		return json.RawMessage(`{"state":"on","set":true}`), nil
+	}
+	if err := w.one(t, b, "firewall", "set", "on"); err != nil {
+		t.Fatal(err)
+	}
+	if want := "firewall-set by login 1\nfirewall-confirm by login 2\n"; asked != want {
+		t.Errorf("asked\n%s, want\n%s", asked, want)
+	}
+	if want := "firewall on: what no rule lets in is dropped\n"; w.out.String() != want {
+		t.Errorf("it says %q, want %q", w.out.String(), want)
+	}
+
+	asked = ""
+	set := b.calls
+	b.calls = func(a api.CallArgs) (json.RawMessage, error) {
+		b.set(func() { b.user = nil }) // nobody gets in any more
+		return set(a)
+	}
+	if err := w.one(t, b, "firewall", "set", "on"); err == nil || !strings.HasPrefix(err.Error(), "the change is not confirmed and ends within a minute: ") {
+		t.Errorf("not let in again: %v", err)
+	}
+	if want := "firewall-set by login 3\n"; asked != want {
+		t.Errorf("asked\n%s, want\n%s", asked, want)
+	}
 }
 
 // A new gateway's key is shown and kept; from then on it is known, by whichever
