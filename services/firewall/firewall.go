@@ -314,9 +314,12 @@ func (s *Service) status() api.Firewall {
 			st.Rules = append(st.Rules, api.FirewallRule{Text: r.Text, Drop: !r.Accept, Packets: held.Rules[i].Packets, Bytes: held.Rules[i].Bytes})
 		}
 	}
-	slices.SortFunc(held.Ports, func(a, b nft.Port) int {
-		return cmp.Or(-cmp.Compare(a.Packets, b.Packets), cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol, b.Protocol))
-	})
+	// At most 64 of them: slices.SortFunc of them would take 4 KiB of flash.
+	for i := range held.Ports {
+		for j := i; j > 0 && more(held.Ports[j], held.Ports[j-1]); j-- {
+			held.Ports[j], held.Ports[j-1] = held.Ports[j-1], held.Ports[j]
+		}
+	}
 	for _, p := range held.Ports {
 		name := "tcp/"
 		if p.Protocol == nft.UDP {
@@ -327,13 +330,22 @@ func (s *Service) status() api.Firewall {
 	return st
 }
 
+// more is the order of ports: the most packets first.
+func more(a, b nft.Port) bool {
+	if a.Packets != b.Packets {
+		return a.Packets > b.Packets
+	}
+	return a.Number < b.Number || a.Number == b.Number && a.Protocol < b.Protocol
+}
+
 // Warnings are what the status of the box has to say.
 func (s *Service) Warnings() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case !s.trial.IsZero():
-		return []string{fmt.Sprintf("the firewall's change ends in %.0f s, unless: gwctl firewall confirm", max(0, time.Until(s.trial).Seconds()))}
+		left := strconv.Itoa(int(max(0, time.Until(s.trial).Seconds()) + 0.5))
+		return []string{"the firewall's change ends in " + left + " s, unless: gwctl firewall confirm"}
 	case s.err != nil && s.want.On:
 		return []string{"there is no firewall, although FIREWALL is set: " + s.err.Error()}
 	case s.err != nil:

@@ -3,6 +3,7 @@ package firewall
 import (
 	"net/netip"
 	"strconv"
+	"strings"
 
 	"gwinit/internal/config"
 	"gwinit/services/firewall/nft"
@@ -28,13 +29,27 @@ const (
 // local is who may have the radio without BRIDGE_ALLOW, but for the public
 // networks of the interfaces, which come and go: RFC 1918, RFC 3927, RFC 4193,
 // RFC 4291.
-var local = [...]netip.Prefix{
-	netip.PrefixFrom(netip.AddrFrom4([4]byte{10}), 8),
-	netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16}), 12),
-	netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168}), 16),
-	netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254}), 16),
-	netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfc}), 7),
-	netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfe, 0x80}), 10),
+const local = "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 169.254.0.0/16 fc00::/7 fe80::/10"
+
+// own is what every gateway lets in, from everywhere.
+var own = [...]struct {
+	text        string
+	protocol    uint8
+	first, last uint16
+}{
+	{"ping", nft.ICMP, echoIPv4, echoIPv4},
+	{"IGMP", nft.IGMP, 0, 0},
+	{"errors of the path (ICMPv6 1-4)", nft.ICMPv6, pathError, pathProblem},
+	{"ping (ICMPv6)", nft.ICMPv6, echoIPv6, echoIPv6},
+	{"groups, routers, neighbours (ICMPv6 130-136)", nft.ICMPv6, listenQuery, neighbour},
+	{"groups (ICMPv6 143)", nft.ICMPv6, reportMLDv2, reportMLDv2},
+	{"DHCP, udp/68", nft.UDP, portDHCP, portDHCP},
+	{"DHCPv6, udp/546", nft.UDP, portDHCPv6, portDHCPv6},
+	{"mDNS, udp/5353", nft.UDP, portMDNS, portMDNS},
+	{"SSH, tcp/22", nft.TCP, portSSH, portSSH},
+	// To everybody: SSH is on it, too, and the bridge knows who may have the
+	// radio.
+	{"radio and SSH, tcp/8888", nft.TCP, portRadio, portRadio},
 }
 
 // Tunnel is a WireGuard interface: its peers have shown their keys, so what
@@ -47,50 +62,43 @@ type Tunnel struct {
 // Rules are those of the settings, in their order. allow is who may have the
 // radio, as config.Door has it.
 func Rules(f config.Firewall, allow []netip.Prefix, tunnel Tunnel) []nft.Rule {
-	one := func(n uint16) nft.Span { return nft.Span{First: n, Last: n} }
-	rules := []nft.Rule{
-		{Text: "the gateway itself (lo)", Interface: "lo"},
-		{Text: "answers", Answers: true},
-		{Text: "ping", Protocol: nft.ICMP, Span: one(echoIPv4)},
-		{Text: "IGMP", Protocol: nft.IGMP},
-		{Text: "errors of the path (ICMPv6 1-4)", Protocol: nft.ICMPv6, Span: nft.Span{First: pathError, Last: pathProblem}},
-		{Text: "ping (ICMPv6)", Protocol: nft.ICMPv6, Span: one(echoIPv6)},
-		{Text: "groups, routers, neighbours (ICMPv6 130-136)", Protocol: nft.ICMPv6, Span: nft.Span{First: listenQuery, Last: neighbour}},
-		{Text: "groups (ICMPv6 143)", Protocol: nft.ICMPv6, Span: one(reportMLDv2)},
-		{Text: "DHCP, udp/68", Protocol: nft.UDP, Span: one(portDHCP)},
-		{Text: "DHCPv6, udp/546", Protocol: nft.UDP, Span: one(portDHCPv6)},
-		{Text: "mDNS, udp/5353", Protocol: nft.UDP, Span: one(portMDNS)},
-		{Text: "SSH, tcp/22", Protocol: nft.TCP, Span: one(portSSH)},
-		// To everybody: SSH is on it, too, and the bridge knows who may have
-		// the radio.
-		{Text: "radio and SSH, tcp/8888", Protocol: nft.TCP, Span: one(portRadio)},
-		{Text: "the Thread network (" + threadLink + ")", Interface: threadLink},
+	rules := make([]nft.Rule, 0, len(own)+12)
+	open := func(text, link string, protocol uint8, first, last uint16) *nft.Rule {
+		rules = append(rules, nft.Rule{
+			Text: text, Interface: link, Protocol: protocol, Span: nft.Span{First: first, Last: last}, Accept: true,
+		})
+		return &rules[len(rules)-1]
 	}
+	open("the gateway itself (lo)", "lo", 0, 0, 0)
+	open("answers", "", 0, 0, 0).Answers = true
+	for _, o := range own {
+		open(o.text, "", o.protocol, o.first, o.last)
+	}
+	open("the Thread network ("+threadLink+")", threadLink, 0, 0, 0)
 	if tunnel.Interface != "" {
 		if tunnel.Port != 0 {
-			rules = append(rules, nft.Rule{Text: "WireGuard, udp/" + strconv.Itoa(int(tunnel.Port)), Protocol: nft.UDP, Span: one(tunnel.Port)})
+			open("WireGuard, udp/"+strconv.Itoa(int(tunnel.Port)), "", nft.UDP, tunnel.Port, tunnel.Port)
 		}
-		rules = append(rules, nft.Rule{Text: "WireGuard's peers (" + tunnel.Interface + ")", Interface: tunnel.Interface})
+		open("WireGuard's peers ("+tunnel.Interface+")", tunnel.Interface, 0, 0, 0)
 	}
 	for _, o := range f.Allow {
-		r := nft.Rule{Text: o.String(), Protocol: nft.TCP, Span: nft.Span{First: o.First, Last: o.Last}, From: o.From}
+		protocol := uint8(nft.TCP)
 		if o.UDP {
-			r.Protocol = nft.UDP
+			protocol = nft.UDP
 		}
+		text := o.String()
 		if !o.Bridge {
-			rules = append(rules, r)
+			open(text, "", protocol, o.First, o.Last).From = o.From
 			continue
 		}
 		if allow == nil {
-			allow = local[:]
+			for s := range strings.FieldsSeq(local) {
+				allow = append(allow, netip.MustParsePrefix(s))
+			}
 		}
-		for _, r.From = range allow {
-			r.Text = o.String() + " " + r.From.String()
-			rules = append(rules, r)
+		for _, p := range allow {
+			open(text+" "+p.String(), "", protocol, o.First, o.Last).From = p
 		}
-	}
-	for i := range rules {
-		rules[i].Accept = true
 	}
 	return append(
 		rules,
