@@ -313,6 +313,10 @@ func (b *box) ports() {
 		if l.Owner != "" {
 			text += " by " + l.Owner
 		}
+		if b.closed(l.At.Port(), l.UDP) {
+			b.say(Note, "", "%s, but for the firewall, which drops what comes for it", text)
+			continue
+		}
 		if why := openPort(l.At.Port()); why != "" && !l.UDP {
 			text += ": " + why
 		}
@@ -321,6 +325,26 @@ func (b *box) ports() {
 	if len(said) == 0 {
 		b.say(OK, "", "nothing listens but on ports %d and %d, and UDP %d", portSSH, portBridge, portMDNS)
 	}
+}
+
+// closed tells whether the firewall drops what comes for a port from the
+// network: it is set and, as nobody warns, in force.
+func (b *box) closed(port uint16, udp bool) bool {
+	f := b.settings.Gateway.Firewall
+	if !f.On || b.silent != nil || b.status.BootMode == api.BootSafe || b.status.Network == nil {
+		return false
+	}
+	for _, w := range b.status.Warnings {
+		if strings.Contains(w, "firewall") {
+			return false
+		}
+	}
+	for _, o := range f.Allow {
+		if o.UDP == udp && o.First <= port && port <= o.Last {
+			return false
+		}
+	}
+	return true
 }
 
 // desLength is that of a password in the oldest form of crypt(3), which the
