@@ -16,7 +16,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -257,20 +256,7 @@ func TestMemoryBudget(t *testing.T) {
 	m := start(t, nil)
 	shell(t, m)
 	s := await(t, m, "everything running", settled)
-	// The shell that asks here is nobody's on an idle box.
-	fields := strings.Fields(run(t, m, "grep RssAnon /proc/1/status"))
-	if len(fields) != 3 {
-		t.Fatalf("RssAnon of PID 1: %q", fields)
-	}
-	anon, err := strconv.ParseUint(fields[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, svc := range s.Services {
-		if svc.Name != "console" {
-			anon += svc.Anon
-		}
-	}
+	anon := anon(t, m, s)
 	t.Logf("available %d KiB, anonymous memory of PID 1 and the services %d KiB", s.Memory.Available, anon)
 	if s.Memory.Available < budgetAvailable {
 		t.Errorf("%d KiB available, want at least %d", s.Memory.Available, budgetAvailable)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"testing"
@@ -54,51 +55,13 @@ func TestBoardFullRate(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := status(t, m).Bridge
-	type end struct {
-		n   uint64
-		err error
-	}
-	toClient, toRadio := make(chan end, 1), make(chan end, 1)
-	pass := func(from, to net.Conn, seed byte, done chan<- end) {
-		sent := make(chan end, 1)
-		go func() {
-			var e end
-			source, chunk := rand.NewChaCha8([32]byte{seed}), make([]byte, 512)
-			for until := time.Now().Add(d); e.err == nil && time.Now().Before(until); e.n += uint64(len(chunk)) {
-				_, _ = source.Read(chunk) // never fails
-				_, e.err = from.Write(chunk)
-			}
-			sent <- e
-		}()
-		source, got, want := rand.NewChaCha8([32]byte{seed}), make([]byte, 512), make([]byte, 512)
-		var n uint64
-		var all *end
-		for all == nil || n < all.n {
-			if all == nil {
-				select {
-				case e := <-sent:
-					all = &e
-					continue
-				default:
-				}
-			}
-			if _, err := io.ReadFull(to, got); err != nil {
-				done <- end{n, err}
-				return
-			}
-			_, _ = source.Read(want)
-			if !bytes.Equal(got, want) {
-				done <- end{n, errors.New("the bytes differ from what was sent")}
-				return
-			}
-			n += uint64(len(got))
-		}
-		done <- end{n, all.err}
-	}
-	go pass(radio, client, 1, toClient)
-	go pass(client, radio, 2, toRadio)
+	until, stop := context.WithTimeout(t.Context(), d)
+	defer stop()
+	toClient, toRadio := make(chan passed, 1), make(chan passed, 1)
+	go func() { toClient <- pass(until, radio, client, 1, 0) }()
+	go func() { toRadio <- pass(until, client, radio, 2, 0) }()
 	down, up := <-toClient, <-toRadio
-	for name, e := range map[string]end{"to the client": down, "to the radio": up} {
+	for name, e := range map[string]passed{"to the client": down, "to the radio": up} {
 		if e.err != nil || e.n == 0 {
 			t.Errorf("%s: %v after %d bytes", name, e.err, e.n)
 		}
@@ -111,4 +74,62 @@ func TestBoardFullRate(t *testing.T) {
 		t.Errorf("the bridge counts %d and %d bytes, want %d and %d, and losses: %+v", b.RxBytes-before.RxBytes, b.TxBytes-before.TxBytes, down.n, up.n, b)
 	}
 	t.Logf("%d bytes to the client and %d to the radio in %v", down.n, up.n, d)
+}
+
+// passed is what came of a pass: bytes that arrived as they were sent.
+type passed struct {
+	n   uint64
+	err error
+}
+
+// pass sends random bytes from one connection to the other, at most perSecond of
+// them (0: as fast as they go), and compares what arrives, until ctx ends and
+// everything that was sent is there.
+func pass(ctx context.Context, from, to net.Conn, seed byte, perSecond int) passed {
+	const size = 512
+	total, failed := make(chan uint64, 1), make(chan error, 1)
+	go func() {
+		source, chunk := rand.NewChaCha8([32]byte{seed}), make([]byte, size)
+		begin := time.Now()
+		for n := uint64(size); ; n += size {
+			last := ctx.Err() != nil
+			if last {
+				total <- n // before its last byte, so that its reader knows
+			}
+			_, _ = source.Read(chunk) // never fails
+			if _, err := from.Write(chunk); err != nil {
+				failed <- err
+				_ = to.SetReadDeadline(time.Now())
+				return
+			}
+			if last {
+				return
+			}
+			if perSecond > 0 {
+				time.Sleep(time.Until(begin.Add(time.Duration(n) * time.Second / time.Duration(perSecond))))
+			}
+		}
+	}()
+	source, got, want := rand.NewChaCha8([32]byte{seed}), make([]byte, size), make([]byte, size)
+	for n, all := uint64(0), uint64(math.MaxUint64); ; {
+		if _, err := io.ReadFull(to, got); err != nil {
+			select {
+			case err = <-failed:
+			default:
+			}
+			return passed{n, err}
+		}
+		_, _ = source.Read(want)
+		if !bytes.Equal(got, want) {
+			return passed{n, errors.New("the bytes differ from what was sent")}
+		}
+		n += size
+		select {
+		case all = <-total:
+		default:
+		}
+		if n >= all {
+			return passed{n, nil}
+		}
+	}
 }

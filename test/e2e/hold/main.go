@@ -1,0 +1,34 @@
+// Command hold takes as much memory as its argument says, in MiB, and keeps it
+// until it is killed. On the emulated board it stands for a large program of
+// somebody else's.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: hold MIB")
+		os.Exit(2)
+	}
+	mib, err := strconv.ParseUint(os.Args[1], 10, 12)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "hold:", err)
+		os.Exit(2)
+	}
+	memory := make([]byte, mib<<20)
+	touch := func() {
+		for i := 0; i < len(memory); i += 4096 {
+			memory[i]++
+		}
+	}
+	touch()
+	fmt.Println("held", mib, "MiB")
+	for range time.Tick(time.Minute) {
+		touch()
+	}
+}
