@@ -63,7 +63,7 @@ func TestBoardFullRate(t *testing.T) {
 	down, up := <-toClient, <-toRadio
 	for name, e := range map[string]passed{"to the client": down, "to the radio": up} {
 		if e.err != nil || e.n == 0 {
-			t.Errorf("%s: %v after %d bytes", name, e.err, e.n)
+			t.Errorf("%s: %v after %d bytes; the bridge says:\n%s", name, e.err, e.n, run(t, m, "gwctl logs -n 5 bridge"))
 		}
 	}
 	b := status(t, m).Bridge
