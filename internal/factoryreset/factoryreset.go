@@ -27,9 +27,9 @@ import (
 // Path is the wish, below the file-system root.
 const Path = "/userdata/factory-reset"
 
-// gone are the folders beside etc that hold settings: keys and the Thread
-// network.
-var gone = [...]string{"ssh", "thread"}
+// gone are the folders beside etc that hold settings: keys, the Thread network and
+// what waits to be restored.
+var gone = [...]string{"ssh", "thread", ".restore"}
 
 // kept are the entries of etc that stay. group, profile and init.d are the
 // incumbent firmware's, which cannot make them anew.

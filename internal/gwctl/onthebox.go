@@ -9,6 +9,8 @@ func OnTheBox() []Local {
 	return []Local{
 		{Name: "config", Args: "VERB ...", Summary: "settings: list, get, set, unset, check, export, import"},
 		{Name: "doctor", Summary: "what is wrong with this gateway, and what to do"},
+		{Name: "backup", Args: "[FILE]", Summary: "settings, keys, passwords and the Thread network, in an archive"},
+		{Name: "restore", Args: "[-n] [-mac] FILE", Summary: "take all of that from a backup"},
 		{Name: "factory-reset", Args: "[-y]", Summary: "take all settings and keys away, and restart"},
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"gwinit/internal/api"
 	"gwinit/internal/factoryreset"
 	"gwinit/internal/mtd"
+	"gwinit/internal/restore"
 )
 
 // States of api.Userdata.
@@ -197,8 +198,10 @@ func work(root string, sys System, out, log io.Writer) (api.Userdata, error) {
 	u := Mount(root, sys)
 	if u.State == Mounted {
 		// Before anybody is told that there are settings.
-		if text := factoryreset.Carry(root); text != "" {
-			fmt.Fprintln(log, text)
+		for _, text := range []string{factoryreset.Carry(root), restore.Carry(root)} {
+			if text != "" {
+				fmt.Fprintln(log, text)
+			}
 		}
 	}
 	if err := replaceVerdict(root, u); err != nil {
