@@ -11,6 +11,8 @@ func OnTheBox() []Local {
 		{Name: "doctor", Summary: "what is wrong with this gateway, and what to do"},
 		{Name: "backup", Args: "[FILE]", Summary: "settings, keys, passwords and the Thread network, in an archive"},
 		{Name: "restore", Args: "[-n] [-mac] FILE", Summary: "take all of that from a backup"},
+		{Name: "report", Args: "[FILE]", Summary: "all that helps to find a fault, without secrets, in an archive"},
+		{Name: "events", Args: "[-a] [TYPE ...]", Summary: "what happens, as it happens, in JSON for scripts"},
 		{Name: "factory-reset", Args: "[-y]", Summary: "take all settings and keys away, and restart"},
 	}
 }
