@@ -52,7 +52,7 @@ func (g *manager) command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // do runs gwctl. A login that takes too long, since the gateway's CPU is emulated
-// on a loaded machine, is tried again.
+// on a loaded machine or its first key has to wait for entropy, is tried again.
 func (g *manager) do(args ...string) string {
 	g.t.Helper()
 	for try := 1; ; try++ {
@@ -65,9 +65,10 @@ func (g *manager) do(args ...string) string {
 		if err == nil {
 			return out.String()
 		}
-		if try == 4 || !strings.Contains(errs.String(), "no SSH server answered within") {
-			g.t.Fatalf("gwctl %q: %v\n%s%s", args, err, out.String(), errs.String())
+		if said := errs.String(); try == 6 || !strings.Contains(said, "no SSH server answered within") && !strings.Contains(said, "handshake failed") {
+			g.t.Fatalf("gwctl %q: %v\n%s%s", args, err, out.String(), said)
 		}
+		wait(5 * time.Second)
 	}
 }
 

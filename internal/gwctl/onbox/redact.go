@@ -29,7 +29,7 @@ func newRedactor(root string) *redactor {
 		named:  regexp.MustCompile(`(?i)(\b[\w.-]*` + words + `[\w.-]*["']?[ \t]*[=:][ \t]*)("[^"]*"|'[^']*'|[^\s,;"']+)`),
 		option: regexp.MustCompile(`(?i)((?:^|\s)-{1,2}[\w-]*` + words + `[\w-]*[ \t]+)(\S+)`),
 		crypt:  regexp.MustCompile(`(\$[0-9a-z]{1,3}\$)([^\s:"']+)`),
-		pair:   regexp.MustCompile(`(://[^/\s:@]*:)([^/\s@]+)@`),
+		pair:   regexp.MustCompile(`://[^/\s:@]*:([^/\s@]+)@`),
 		// 16 bytes, which a MAC address is not.
 		hex:    regexp.MustCompile(`(?i)\b[0-9a-f]{32,}\b|\b(?:[0-9a-f]{2}[: -]){15,}[0-9a-f]{2}\b`),
 		base64: regexp.MustCompile(`(?:SHA256:)?[A-Za-z0-9+/]{40,}={0,2}`),
@@ -67,19 +67,35 @@ func (r *redactor) line(s string) string {
 	for _, k := range r.known {
 		s = strings.ReplaceAll(s, k, removedText)
 	}
-	s = r.pair.ReplaceAllString(s, "${1}"+removedText+"@")
-	for _, e := range []*regexp.Regexp{r.named, r.option, r.crypt} {
-		s = e.ReplaceAllString(s, "${1}"+removedText)
+	for _, e := range []*regexp.Regexp{r.pair, r.named, r.option, r.crypt, r.hex, r.base64} {
+		s = without(e, s, e == r.base64)
 	}
-	s = r.hex.ReplaceAllString(s, removedText)
-	return r.base64.ReplaceAllStringFunc(s, func(m string) string {
-		// Of a public key's fingerprint nothing can be made; a path has few
-		// capitals or digits.
-		if strings.HasPrefix(m, "SHA256:") || !strings.ContainsFunc(m, upper) || !strings.ContainsFunc(m, lower) || !strings.ContainsFunc(m, digit) {
-			return m
+	return s
+}
+
+// without takes out what the last group of e matches, wherever it does, but for
+// what is innocent if that is asked. (What regexp has for this would be 1.5 KiB of
+// flash.)
+func without(e *regexp.Regexp, s string, ask bool) string {
+	var out strings.Builder
+	last := 0
+	for _, m := range e.FindAllStringSubmatchIndex(s, -1) {
+		from, to := m[len(m)-2], m[len(m)-1]
+		if ask && innocent(s[from:to]) {
+			continue
 		}
-		return removedText
-	})
+		out.WriteString(s[last:from])
+		out.WriteString(removedText)
+		last = to
+	}
+	out.WriteString(s[last:])
+	return out.String()
+}
+
+// innocent tells of a long word that it is no secret: a public key's fingerprint,
+// of which nothing can be made, or a path, which has few capitals or digits.
+func innocent(s string) bool {
+	return strings.HasPrefix(s, "SHA256:") || !strings.ContainsFunc(s, upper) || !strings.ContainsFunc(s, lower) || !strings.ContainsFunc(s, digit)
 }
 
 func upper(c rune) bool { return c >= 'A' && c <= 'Z' }

@@ -44,10 +44,12 @@ addresses, settings, names of programs and what the services logged. Of other fi
 in /userdata only names and sizes are in files.txt.
 `
 
-// maxPart is how much of one part is kept, in bytes; maxTime is for one command.
+// maxPart is how much of one part is kept, in bytes; maxTime is for one command,
+// which runs with that niceness: no report disturbs the radio.
 const (
 	maxPart = 256 << 10
 	maxTime = 45 * time.Second
+	nice    = 10
 )
 
 // reportCommands are what is run, by the box's own binary, and the file it goes
@@ -96,26 +98,29 @@ func RunSelf(ctx context.Context, args []string) ([]byte, error) {
 	cmd.WaitDelay = time.Second
 	var out limited
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	return out.Bytes(), err
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	_ = unix.Setpriority(unix.PRIO_PROCESS, cmd.Process.Pid, nice) // a matter of speed only
+	err := cmd.Wait()
+	return out, err
 }
 
 // limited keeps the first maxPart bytes.
-type limited struct{ bytes.Buffer }
+type limited []byte
 
 func (l *limited) Write(p []byte) (int, error) {
-	l.Buffer.Write(p[:min(len(p), maxPart-l.Len())])
+	*l = append(*l, p[:min(len(p), maxPart-len(*l))]...)
 	return len(p), nil
 }
 
 // Report writes an archive of what there is to know about the gateway, without
-// its secrets. It takes its time, and gives way to everything else.
+// its secrets. It takes its time.
 func Report(ctx context.Context, b Box, std applet.IO, args []string, asJSON bool, run Program) error {
 	file, err := target("report", std, args)
 	if err != nil {
 		return err
 	}
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 10) // a matter of speed only
 	size := 0
 	err = writeTo(std, file, func(w io.Writer) error {
 		z := gzip.NewWriter(w)
