@@ -65,10 +65,11 @@ type Addr struct {
 }
 
 // RouterDNS is what a router's advertisement says of name servers (RFC 8106
-// section 5.1).
+// section 5.1), or of domains in which short names are looked up (section 5.2).
 type RouterDNS struct {
 	Index    int // the interface
 	Servers  []netip.Addr
+	Search   []string      // valid names
 	Lifetime time.Duration // 0: not to be used any more
 }
 
@@ -108,7 +109,7 @@ type Kernel interface {
 	// link. Changes that follow each other quickly may be one signal. The
 	// channel is closed once ctx has ended and nothing runs any more.
 	Watch(ctx context.Context) (<-chan struct{}, error)
-	// WatchDNS sends what routers say of name servers, after the kernel has
+	// WatchDNS sends what routers say of name servers and domains, after the kernel has
 	// taken the advertisement for good. The channel is closed as Watch's; it
 	// holds a few, and more than that are lost, as routers say it again.
 	WatchDNS(ctx context.Context) (<-chan RouterDNS, error)

@@ -51,7 +51,12 @@ func TestParseRouterDNS(t *testing.T) {
 		{"what no server can have", "19 07 0000 00000e10" + strings.Repeat("00", 16) + "ff02" + strings.Repeat("00", 14) + one, nil, []string{"fd00::1"}, 3600},
 		{"none", "19 01 0000 00000e10", nil, nil, 0},
 		{"cut in an address", "19 02 0000 00000e10 fd00000000000000", nil, nil, 0},
-		{"search list", "1f 02 0000 00000e10 036c616e00000000", nil, nil, 0},
+		{"domains", "1f 04 0000 00000e10 036c616e00 076578616d706c65036c616e00 000000000000", nil, []string{"lan", "example.lan"}, 3600},
+		{"a domain withdrawn", "1f 02 0000 00000000 036c616e00000000", nil, []string{"lan"}, 0},
+		{"a domain that is a line of resolv.conf", "1f 02 0000 00000e10 03610a6100000000", nil, nil, 0},
+		{"no domain", "1f 01 0000 00000e10", nil, nil, 0},
+		{"a domain cut by the option's end", "1f 02 0000 00000e10 0f6c616e00000000", nil, nil, 0},
+		{"a captive portal", "25 02 0000 00000e10 036c616e00000000", nil, nil, 0},
 		{"longer than the message", "19 05 0000 00000e10" + one, nil, nil, 0},
 		{"cut by the kernel", "19 03 0000 00000e10" + one, func(b []byte) []byte { return b[:50] }, nil, 0},
 		{"short", "19 03 0000 00000e10" + one, func(b []byte) []byte { return b[:39] }, nil, 0},
@@ -73,15 +78,15 @@ func TestParseRouterDNS(t *testing.T) {
 			if !ok {
 				return
 			}
-			var servers []string
+			said := got.Search
 			for _, a := range got.Servers {
-				servers = append(servers, a.String())
+				said = append(said, a.String())
 			}
 			lifetime := time.Duration(tt.forSecs) * time.Second
 			if tt.forSecs < 0 {
 				lifetime = Forever
 			}
-			if !slices.Equal(servers, tt.want) || got.Lifetime != lifetime || got.Index != 7 {
+			if !slices.Equal(said, tt.want) || got.Lifetime != lifetime || got.Index != 7 {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -91,9 +96,10 @@ func TestParseRouterDNS(t *testing.T) {
 func FuzzParseRouterDNS(f *testing.F) {
 	f.Add(userOption(f, "19 03 0000 00000e10 fd000000000000000000000000000001"))
 	f.Add(userOption(f, "19 ff 0000 00000e10 fd000000000000000000000000000001"))
+	f.Add(userOption(f, "1f 02 0000 00000e10 036c616e00000000"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, ok := parseRouterDNS(b)
-		if ok && (len(d.Servers) == 0 || d.Lifetime < 0 || slices.ContainsFunc(d.Servers, netip.Addr.IsUnspecified)) {
+		if ok && (len(d.Servers)+len(d.Search) == 0 || d.Lifetime < 0 || slices.ContainsFunc(d.Servers, netip.Addr.IsUnspecified)) {
 			t.Errorf("%x: %+v", b, d)
 		}
 	})

@@ -15,6 +15,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"gwinit/internal/searchlist"
 )
 
 // protocol marks our routes (RTPROT_DHCP of linux/rtnetlink.h): the kernel's
@@ -299,15 +301,15 @@ func (System) SolicitRouters(index int) error {
 // kernel fills the checksum in.
 var solicitation = []byte{133, 0, 0, 0, 0, 0, 0, 0}
 
-// parseRouterDNS reads an RTM_NEWNDUSEROPT message with the option RDNSS. The
-// kernel's part is in its byte order, the router's in the network's.
+// parseRouterDNS reads an RTM_NEWNDUSEROPT message with the option RDNSS or
+// DNSSL. The kernel's part is in its byte order, the router's in the network's.
 func parseRouterDNS(b []byte) (RouterDNS, bool) {
 	const (
 		header = unix.NLMSG_HDRLEN
 		// struct nduseroptmsg of linux/rtnetlink.h
 		family, optsLen, ifIndex, icmpType = header, header + 2, header + 4, header + 8
 		opts                               = header + 16
-		rdnss, head                        = 25, 8 // RFC 8106 section 5.1
+		rdnss, dnssl, head                 = 25, 31, 8 // RFC 8106 section 5
 	)
 	native := binary.NativeEndian
 	if len(b) < opts+head || native.Uint16(b[4:]) != unix.RTM_NEWNDUSEROPT || b[family] != unix.AF_INET6 || b[icmpType] != 134 {
@@ -315,21 +317,26 @@ func parseRouterDNS(b []byte) (RouterDNS, bool) {
 	}
 	o := b[opts:]
 	n := int(o[1]) * 8
-	if o[0] != rdnss || n > int(native.Uint16(b[optsLen:])) || n > len(o) || n < head+16 {
+	if n > int(native.Uint16(b[optsLen:])) || n > len(o) || n <= head {
 		return RouterDNS{}, false
 	}
 	dns := RouterDNS{Index: int(int32(native.Uint32(b[ifIndex:]))), Lifetime: Forever}
 	if s := binary.BigEndian.Uint32(o[4:]); s != 0xffffffff {
 		dns.Lifetime = time.Duration(s) * time.Second
 	}
-	for a := o[head:n]; len(a) >= 16; a = a[16:] {
-		addr := netip.AddrFrom16([16]byte(a[:16]))
-		if addr.IsUnspecified() || addr.IsMulticast() || addr.IsLoopback() || addr.Is4In6() {
-			continue
+	switch o[0] {
+	case rdnss:
+		for a := o[head:n]; len(a) >= 16; a = a[16:] {
+			addr := netip.AddrFrom16([16]byte(a[:16]))
+			if addr.IsUnspecified() || addr.IsMulticast() || addr.IsLoopback() || addr.Is4In6() {
+				continue
+			}
+			dns.Servers = append(dns.Servers, addr)
 		}
-		dns.Servers = append(dns.Servers, addr)
+	case dnssl:
+		dns.Search = searchlist.Parse(o[head:n])
 	}
-	return dns, len(dns.Servers) > 0
+	return dns, len(dns.Servers)+len(dns.Search) > 0
 }
 
 // NetworkOrder is htons: the kernel takes an Ethernet protocol big-endian,

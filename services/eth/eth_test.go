@@ -737,10 +737,80 @@ func TestNameServers(t *testing.T) {
 		// More than can be kept.
 		for i := range 20 {
 			l.kernel.Advertise("eth0", time.Hour, netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(i + 1)}))
-			synctest.Wait()
+			l.after(time.Second)
 		}
-		if n := l.Status(); len(n.DNS) != 3+maxRouterDNS {
+		if n := l.Status(); len(n.DNS) != 3+maxRouterDNS || !slices.Contains(n.DNS, "fd00::14") {
 			t.Errorf("DNS %v", n.DNS)
+		}
+	})
+}
+
+// A router that names more servers for ever than are kept, and is gone, leaves
+// room for one that is right.
+func TestNameServersOfARogueRouter(t *testing.T) {
+	run(t, nil, nil, func(l *lab) {
+		l.bound()
+		var rogue []netip.Addr
+		for i := range maxRouterDNS {
+			rogue = append(rogue, netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x66, 15: byte(i + 1)}))
+		}
+		l.kernel.Advertise("eth0", netdev.Forever, rogue...)
+		l.after(time.Minute)
+		for range 3 {
+			l.kernel.Advertise("eth0", time.Hour, netip.MustParseAddr("fd00::53"), netip.MustParseAddr("fd00::54"))
+			l.after(10 * time.Minute)
+			want := []string{"fd66::3", "fd66::4", "fd66::5", "fd66::6", "fd00::53", "fd00::54", "8.8.8.8"}
+			if n := l.Status(); !slices.Equal(n.DNS, want) {
+				t.Errorf("DNS %v, want %v", n.DNS, want)
+			}
+		}
+	})
+}
+
+// Domains that routers advertise are searched behind those of the DHCP server.
+func TestSearchDomains(t *testing.T) {
+	full := server
+	full.Options = map[uint8][]byte{6: {10, 0, 0, 2}, 15: []byte("lan.example")}
+	run(t, nil, func(l *lab, _ *Options) { l.net.Serve(full.Answer) }, func(l *lab) {
+		l.bound()
+		search := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if got, _, _ := strings.Cut(file(t, l.root, resolvFile), "\n"); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		search("search lan.example")
+		l.kernel.AdvertiseSearch("eth0", 30*time.Second, "six.example", "lan.example")
+		search("search lan.example six.example")
+		l.kernel.Advertise("eth0", time.Hour, netip.MustParseAddr("fd00::1"))
+		if l.after(time.Second); !slices.Equal(l.Status().DNS, []string{"10.0.0.2", "fd00::1"}) {
+			t.Errorf("DNS %v", l.Status().DNS)
+		}
+		for range 2 {
+			l.kernel.AdvertiseSearch("eth0", time.Hour, "a", "b", "c", "d", "e", "f", "g")
+			search("search lan.example a b c d e")
+			l.after(time.Second)
+		}
+		l.kernel.AdvertiseSearch("eth0", 0, "z") // that nobody had named
+		search("search lan.example a b c d e")
+		l.kernel.AdvertiseSearch("eth0", 0, "b", "c", "d", "e", "f")
+		search("search lan.example a")
+		l.kernel.Flap("eth0")
+		l.after(11 * time.Second)
+		search("search lan.example")
+	})
+	// Without an address, and in the fallback.
+	run(t, nil, func(l *lab, _ *Options) { l.net.Serve(nil) }, func(l *lab) {
+		l.after(time.Second)
+		l.kernel.AdvertiseSearch("eth0", time.Hour, "six.example")
+		l.after(time.Second)
+		if got := file(t, l.root, resolvFile); got != "search six.example\n" {
+			t.Errorf("%q", got)
+		}
+		l.after(10 * time.Second)
+		if got := file(t, l.root, resolvFile); got != "search six.example\nnameserver 8.8.8.8\nnameserver 1.1.1.1\n" {
+			t.Errorf("with the fallback: %q", got)
 		}
 	})
 }

@@ -51,7 +51,7 @@ func (s *Service) writeResolv(to setup) (changed bool, err error) {
 	if !to.addr.IsValid() && len(s.routerDNS) == 0 {
 		return false, nil
 	}
-	return s.replace(resolvFile, resolvConf(s.nameServersLocked(to), to.search))
+	return s.replace(resolvFile, resolvConf(s.nameServersLocked(to), s.searchLocked(to)))
 }
 
 // write replaces a file if that changes it.

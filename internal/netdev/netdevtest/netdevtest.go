@@ -256,10 +256,20 @@ func (k *Kernel) WatchDNS(ctx context.Context) (<-chan netdev.RouterDNS, error) 
 // Advertise has a router on the cable of an interface say which name servers
 // there are.
 func (k *Kernel) Advertise(name string, lifetime time.Duration, servers ...netip.Addr) {
+	k.advertise(name, netdev.RouterDNS{Servers: servers, Lifetime: lifetime})
+}
+
+// AdvertiseSearch is Advertise for domains.
+func (k *Kernel) AdvertiseSearch(name string, lifetime time.Duration, domains ...string) {
+	k.advertise(name, netdev.RouterDNS{Search: domains, Lifetime: lifetime})
+}
+
+func (k *Kernel) advertise(name string, d netdev.RouterDNS) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.dns != nil {
-		k.dns <- netdev.RouterDNS{Index: k.links[name].Index, Servers: servers, Lifetime: lifetime}
+		d.Index = k.links[name].Index
+		k.dns <- d
 	}
 }
 

@@ -7,9 +7,12 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"gwinit/internal/searchlist"
 )
 
 // ErrLease is what every refusal of a server's offer or answer wraps.
@@ -41,7 +44,7 @@ type Lease struct {
 	// the last one.
 	Broadcast netip.Addr
 	Server    netip.Addr   // option 54, who is asked for a renewal
-	Routers   []netip.Addr // option 3; empty when Routes holds something (RFC 3442)
+	Routers   []netip.Addr // option 3, hosts other than Addr; empty when Routes holds something (RFC 3442)
 	Routes    []Route      // option 121
 	DNS       []netip.Addr // option 6
 	NTP       []netip.Addr // option 42
@@ -80,6 +83,9 @@ func parseLease(m *dhcpv4.DHCPv4) (Lease, error) {
 		bits = ones
 	}
 	l.Addr = netip.PrefixFrom(addr, bits)
+	if !isHost(l.Addr, addr) {
+		return Lease{}, fmt.Errorf("%w: %v is its network's own address or broadcast", ErrLease, l.Addr)
+	}
 	if l.Server, ok = hostAddr(m.Options.Get(dhcpv4.OptionServerIdentifier)); !ok {
 		return Lease{}, fmt.Errorf("%w: no server identifier", ErrLease)
 	}
@@ -88,22 +94,18 @@ func parseLease(m *dhcpv4.DHCPv4) (Lease, error) {
 			l.Broadcast = a
 		}
 	}
-	l.Routers = addrList(m.Options.Get(dhcpv4.OptionRouter))
+	l.Routers = slices.DeleteFunc(addrList(m.Options.Get(dhcpv4.OptionRouter)), func(a netip.Addr) bool {
+		return a == addr || !isHost(l.Addr, a)
+	})
 	l.DNS = addrList(m.Options.Get(dhcpv4.OptionDomainNameServer))
 	l.NTP = addrList(m.Options.Get(dhcpv4.OptionNTPServers))
 	if routes := parseRoutes(m.Options.Get(dhcpv4.OptionClasslessStaticRoute)); len(routes) > 0 {
 		l.Routes, l.Routers = routes, nil
 	}
-	if d := trimNul(m.Options.Get(dhcpv4.OptionDomainName)); validName(d) {
+	if d := trimNul(m.Options.Get(dhcpv4.OptionDomainName)); searchlist.Valid(d) {
 		l.Domain = d
 	}
-	if search := m.DomainSearch(); search != nil {
-		for _, name := range search.Labels {
-			if validName(name) && len(l.Search) < 6 { // 6: what a resolver reads
-				l.Search = append(l.Search, name)
-			}
-		}
-	}
+	l.Search = searchlist.Parse(m.Options.Get(dhcpv4.OptionDNSDomainSearchList))
 	if b := m.Options.Get(dhcpv4.OptionInterfaceMTU); len(b) == 2 {
 		if mtu := int(binary.BigEndian.Uint16(b)); mtu >= 576 && mtu <= 1500 {
 			l.MTU = mtu
@@ -143,6 +145,17 @@ func hostAddr(b []byte) (netip.Addr, bool) {
 	}
 	a := netip.AddrFrom4([4]byte(b))
 	return a, !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && a.As4()[0] < 240 && a.As4()[0] != 0
+}
+
+// isHost tells whether a is neither the first nor the last address of p, unless
+// that is so short that they are hosts' (RFC 3021).
+func isHost(p netip.Prefix, a netip.Addr) bool {
+	if p.Bits() >= 31 || !p.Contains(a) {
+		return true
+	}
+	b := a.As4()
+	host := binary.BigEndian.Uint32(b[:]) & (math.MaxUint32 >> p.Bits())
+	return host != 0 && host != math.MaxUint32>>p.Bits()
 }
 
 // addrList reads addresses, at most 8, leaving out what no host can have.
@@ -205,21 +218,4 @@ func trimNul(b []byte) string {
 		b = b[:len(b)-1]
 	}
 	return string(b)
-}
-
-// validName tells whether s may stand in resolv.conf: it comes from whoever
-// answered first, and a line break in it would be a line of theirs.
-func validName(s string) bool {
-	if s == "" || len(s) > 253 || s[0] == '-' || s[0] == '.' {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
-		case c == '.' && s[i-1] != '.':
-		default:
-			return false
-		}
-	}
-	return true
 }
