@@ -50,7 +50,7 @@ func leased(l dhcp.Lease) setup {
 			to.gateway = route.Via
 		}
 	}
-	if len(l.Routers) > 0 && l.Routers[0] != l.Addr.Addr() {
+	if len(l.Routers) > 0 {
 		// One default route: the kernel would take the first of several
 		// with one metric anyway.
 		to.gateway = l.Routers[0]

@@ -152,10 +152,10 @@ type Client struct {
 	offer Lease // Requesting, and Init while an offer waits for a better one
 	check check // Checking
 
-	// A stranger's offer or refusal is acted upon then, unless the known
-	// server answers first; zero: there is none.
+	// A stranger's answer is acted upon then, unless the known server answers
+	// first; zero: there is none.
 	strangerAt time.Time
-	refusal    func(now time.Time) // nil: it is an offer
+	stranger   func(now time.Time)
 
 	up       bool
 	upsSeen  uint
@@ -171,7 +171,8 @@ type Client struct {
 	naks     int
 
 	path   path
-	lastIO string // last I/O error that was reported
+	lastIO string    // last I/O error that was reported
+	badAt  time.Time // when a useless answer was, last
 }
 
 // check is the question whether others have the address that was granted.
@@ -319,11 +320,9 @@ func (c *Client) step(now time.Time) {
 		}
 	}
 	if c.linkAt.IsZero() && !c.strangerAt.IsZero() && !now.Before(c.strangerAt) {
-		if refuse := c.refusal; refuse != nil {
-			refuse(now)
-		} else {
-			c.enter(Requesting, now)
-		}
+		act := c.stranger
+		c.strangerAt, c.stranger = time.Time{}, nil
+		act(now)
 	}
 	if c.state != Checking && !c.giveUpAt.IsZero() && !now.Before(c.giveUpAt) {
 		c.giveUpAt = time.Time{}
@@ -372,7 +371,7 @@ func (c *Client) begin(now time.Time) {
 func (c *Client) enter(s State, now time.Time) {
 	c.endCheck()
 	c.state, c.tries, c.askAt = s, 0, now
-	c.strangerAt, c.refusal = time.Time{}, nil
+	c.strangerAt, c.stranger = time.Time{}, nil
 }
 
 func (c *Client) newXID() { c.xid = rand.Uint32() }
@@ -523,37 +522,65 @@ func (c *Client) receive(b []byte, now time.Time) {
 	case kind == dhcpv4.MessageTypeOffer && c.state == Init:
 		l, err := parseLease(m)
 		if err != nil {
-			c.h.Event("offer refused: " + err.Error())
+			c.useless("offer", err, now)
 			return
+		}
+		accept := func(now time.Time) {
+			c.offer = l
+			c.enter(Requesting, now)
 		}
 		if stranger {
 			// Whose answer is first is chance, and a box that somebody
 			// plugged in with a server of its own is often near.
-			if c.strangerAt.IsZero() {
-				c.offer, c.strangerAt = l, now.Add(strangerWait)
-			}
+			c.wait(now, accept)
 			return
 		}
-		c.offer = l
-		c.enter(Requesting, now)
+		accept(now)
 		c.step(now)
 	case kind == dhcpv4.MessageTypeAck && c.asking():
+		switch {
+		case c.state == Requesting && named && from != c.offer.Server:
+			return // another server, which was not asked
+		case (c.state == Rebooting || c.state == Rebinding) && stranger:
+			// It may grant what another one has granted, with itself as the
+			// router.
+			asked := c.askedAt
+			c.wait(now, func(now time.Time) {
+				c.askedAt = asked
+				c.acked(m, now)
+			})
+			return
+		}
 		c.acked(m, now)
 	case kind == dhcpv4.MessageTypeNak && c.asking():
+		text := nakText(m)
 		switch {
 		case c.state == Requesting && named && from != c.offer.Server, c.state == Renewing && stranger:
 			return // another server, which was not asked
 		case (c.state == Rebooting || c.state == Rebinding) && stranger:
 			// It refuses what it has not granted. Where the one that has is
 			// there too, the address is good.
-			if c.strangerAt.IsZero() {
-				text := nakText(m)
-				c.strangerAt = now.Add(strangerWait)
-				c.refusal = func(now time.Time) { c.refused(from, text, now) }
-			}
+			c.wait(now, func(now time.Time) { c.refused(from, text, now) })
 			return
 		}
-		c.refused(from, nakText(m), now)
+		c.refused(from, text, now)
+	}
+}
+
+// wait has act follow from a stranger's answer in a while, unless there is one
+// already, or the known server answers meanwhile.
+func (c *Client) wait(now time.Time, act func(now time.Time)) {
+	if c.strangerAt.IsZero() {
+		c.strangerAt, c.stranger = now.Add(strangerWait), act
+	}
+}
+
+// useless tells why an answer is of no use, now and then: who floods the link must
+// not fill the log.
+func (c *Client) useless(what string, err error, now time.Time) {
+	if c.badAt.IsZero() || now.Sub(c.badAt) >= askMax {
+		c.badAt = now
+		c.h.Event(what + " refused: " + err.Error())
 	}
 }
 
@@ -570,7 +597,7 @@ func (c *Client) acked(m *dhcpv4.DHCPv4, now time.Time) {
 		l, err = parseLease(m)
 	}
 	if err != nil {
-		c.h.Event("answer refused: " + err.Error())
+		c.useless("answer", err, now)
 		return
 	}
 	if c.state == Requesting && l.Addr.Addr() != c.offer.Addr.Addr() {
@@ -626,7 +653,7 @@ func (c *Client) bind(l Lease) {
 	c.lease, c.held, c.naks = l, true, 0
 	c.known = Known{l.Addr.Addr(), l.Server}
 	c.state, c.askAt, c.giveUpAt = Bound, time.Time{}, time.Time{}
-	c.strangerAt, c.refusal = time.Time{}, nil
+	c.strangerAt, c.stranger = time.Time{}, nil
 	c.closePath()
 	c.h.Bound(l)
 }
@@ -653,9 +680,17 @@ func (c *Client) decline(l Lease, other [6]byte, now time.Time) {
 		}), broadcast, false)
 	}
 	c.h.InUse(l.Addr.Addr(), other)
+	// One more attempt has its time before the fallback, and no others: on the
+	// link may be a host that claims every address.
+	giveUpAt := c.giveUpAt
+	switch {
+	case c.held:
+		giveUpAt = now.Add(declinePause + noServerAfter)
+	case !giveUpAt.IsZero():
+		giveUpAt = c.began.Add(declinePause + noServerAfter)
+	}
 	c.lose(why, now)
-	c.askAt = now.Add(declinePause)
-	c.giveUpAt = now.Add(declinePause + noServerAfter)
+	c.askAt, c.giveUpAt = now.Add(declinePause), giveUpAt
 }
 
 // refused handles a NAK: the address is not ours here, start anew, with a

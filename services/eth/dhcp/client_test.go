@@ -584,6 +584,35 @@ func TestLeaseContent(t *testing.T) {
 		{"for a second", map[uint8][]byte{51: {0, 0, 0, 1}}, func(l *dhcp.Lease) {
 			l.Duration, l.T1, l.T2 = 10*time.Second, 5*time.Second, 8750*time.Millisecond
 		}},
+		{"for no time at all", map[uint8][]byte{51: {0, 0, 0, 0}}, func(l *dhcp.Lease) {
+			l.Duration, l.T1, l.T2 = 10*time.Second, 5*time.Second, 8750*time.Millisecond
+		}},
+		{"for 136 years", map[uint8][]byte{51: {255, 255, 255, 254}}, func(l *dhcp.Lease) {
+			l.Duration = (1<<32 - 2) * time.Second
+			l.T1, l.T2 = l.Duration/2, l.Duration/8*7
+		}},
+		{"T1 for ever", map[uint8][]byte{58: {255, 255, 255, 255}, 59: {255, 255, 255, 255}}, func(*dhcp.Lease) {}},
+		{"nothing in any option", map[uint8][]byte{1: {}, 3: {}, 6: {}, 12: {}, 15: {}, 26: {}, 28: {}, 42: {}, 51: {}, 52: {}, 56: {}, 58: {}, 59: {}, 61: {}, 119: {}, 121: {}}, func(l *dhcp.Lease) {
+			l.Addr, l.Routers = netip.MustParsePrefix("10.0.0.50/8"), nil
+		}},
+		{"a byte too many", map[uint8][]byte{3: {10, 0, 0, 1, 9}, 26: {5, 120, 0}, 28: {10, 0, 0, 7, 0}, 51: {0, 0, 0, 60, 0}, 52: {3, 3}, 58: {0, 0, 0, 9, 9}, 59: {0, 0, 0, 9, 9}}, func(*dhcp.Lease) {}},
+		{"a byte too few", map[uint8][]byte{3: {10, 0, 0}, 6: {10, 0, 0}, 26: {5}, 28: {10, 0, 0}, 42: {10}, 51: {0, 0, 0}, 58: {0, 0, 9}, 59: {0, 0, 9}, 119: {5, 'a'}, 121: {0, 10, 0, 0}}, func(l *dhcp.Lease) {
+			l.Routers = nil
+		}},
+		{"routers that are none", map[uint8][]byte{3: {10, 0, 0, 50, 10, 0, 0, 0, 10, 0, 0, 255, 255, 255, 255, 255, 127, 0, 0, 1, 10, 0, 0, 7, 192, 168, 5, 1}}, func(l *dhcp.Lease) {
+			l.Routers = []netip.Addr{ip("10.0.0.7"), ip("192.168.5.1")}
+		}},
+		{"no router but itself", map[uint8][]byte{3: {10, 0, 0, 50}}, func(l *dhcp.Lease) { l.Routers = []netip.Addr{} }},
+		{"one host's mask", map[uint8][]byte{1: {255, 255, 255, 255}}, func(l *dhcp.Lease) { l.Addr = netip.MustParsePrefix("10.0.0.50/32") }},
+		{"a broadcast address that is none", map[uint8][]byte{28: {8, 8, 8, 8}}, func(*dhcp.Lease) {}},
+		{"a domain of another alphabet", map[uint8][]byte{15: []byte("k\u00fcche.example")}, func(*dhcp.Lease) {}},
+		{"a domain of 300 bytes", map[uint8][]byte{15: []byte(strings.Repeat("long.", 60) + "x")}, func(*dhcp.Lease) {}},
+		{"more servers than anybody asks", map[uint8][]byte{6: []byte(strings.Repeat("\x0a\x00\x00\x02", 200))}, func(l *dhcp.Lease) {
+			l.DNS = slices.Repeat([]netip.Addr{ip("10.0.0.2")}, 8)
+		}},
+		{"a search list in two options, RFC 3396", map[uint8][]byte{119: []byte("\x3f" + strings.Repeat("x", 63) + "\x3f" + strings.Repeat("y", 63) + "\x3f" + strings.Repeat("z", 63) + "\x00" + "\x3f" + strings.Repeat("v", 63) + "\x03lan\x00\x01b\xc1\x01")}, func(l *dhcp.Lease) {
+			l.Search = []string{strings.Repeat("x", 63) + "." + strings.Repeat("y", 63) + "." + strings.Repeat("z", 63), strings.Repeat("v", 63) + ".lan", "b.lan"}
+		}},
 		{"no lease time", map[uint8][]byte{51: nil}, func(*dhcp.Lease) {}},
 		{"its own T1 and T2", map[uint8][]byte{58: {0, 0, 0, 60}, 59: {0, 0, 0, 120}}, func(l *dhcp.Lease) {
 			l.T1, l.T2 = time.Minute, 2*time.Minute
@@ -604,7 +633,11 @@ func TestLeaseContent(t *testing.T) {
 			l.Search = []string{"a.lan", "b.lan"}
 		}},
 		{"MTU", map[uint8][]byte{26: {5, 120}}, func(l *dhcp.Lease) { l.MTU = 1400 }},
+		{"an MTU of 0", map[uint8][]byte{26: {0, 0}}, func(*dhcp.Lease) {}},
 		{"an MTU of 68", map[uint8][]byte{26: {0, 68}}, func(*dhcp.Lease) {}},
+		{"an MTU of 575", map[uint8][]byte{26: {2, 63}}, func(*dhcp.Lease) {}},
+		{"an MTU of 576", map[uint8][]byte{26: {2, 64}}, func(l *dhcp.Lease) { l.MTU = 576 }},
+		{"an MTU of 65535", map[uint8][]byte{26: {255, 255}}, func(*dhcp.Lease) {}},
 		{"classless routes replace the router", map[uint8][]byte{121: {0, 10, 0, 0, 9, 16, 172, 16, 0, 0, 0, 0}}, func(l *dhcp.Lease) {
 			l.Routers = nil
 			l.Routes = []dhcp.Route{
@@ -675,7 +708,9 @@ func TestDecline(t *testing.T) {
 		if n := len(l.pass(59 * time.Second)); n != 18 {
 			t.Errorf("%d messages in a minute of six attempts", n)
 		}
-		if said := l.told.take(); slices.Contains(said, "no server after 10s") {
+		// Nor does it put the fallback off, as if a host claimed every address.
+		said := slices.DeleteFunc(l.told.take(), func(line string) bool { return strings.Contains(line, "02:00:00:00:00:07") || strings.Contains(line, "in use by") })
+		if !slices.Equal(said, []string{"no server after 20s"}) {
 			t.Errorf("told %q", said)
 		}
 	})
@@ -830,6 +865,105 @@ func TestRogueServer(t *testing.T) {
 			t.Errorf("told %q", said)
 		}
 	})
+}
+
+// It grants what another one has offered or granted, with itself as the router.
+func TestServerThatGrantsWhatIsNotIts(t *testing.T) {
+	rogue := dhcptest.Server{ID: ip("10.0.0.66"), Addr: home.Addr, Lease: time.Hour}
+	grant := func(s dhcptest.Sent) *dhcpv4.DHCPv4 {
+		if s.Msg.MessageType() != dhcpv4.MessageTypeRequest {
+			return nil
+		}
+		return rogue.Reply(s.Msg, dhcpv4.MessageTypeAck)
+	}
+	last := func(l *lab) netip.Addr {
+		t.Helper()
+		l.pass(3 * time.Second)
+		l.expect(nil, nil, "bound 10.0.0.50/24")
+		return l.told.leases[len(l.told.leases)-1].Server
+	}
+	run(t, dhcp.Config{}, func(l *lab) {
+		l.both(grant, func(s dhcptest.Sent) *dhcpv4.DHCPv4 {
+			if s.Msg.MessageType() == dhcpv4.MessageTypeDiscover {
+				return home.Answer(s)
+			}
+			return nil
+		})
+		l.client.Carrier(true)
+		// Nobody but who offered it.
+		if l.pass(3 * time.Second); len(l.told.leases) != 0 {
+			t.Errorf("told %q", l.told.take())
+		}
+		l.both(grant, home.Answer)
+		if got := last(l); got != home.ID {
+			t.Errorf("granted by %v", got)
+		}
+		// When the cable was out: who is quicker does not win.
+		l.client.Carrier(true)
+		if got := last(l); got != home.ID {
+			t.Errorf("confirmed by %v", got)
+		}
+		// Unless the other one is gone. The lease counts from the question.
+		l.Serve(grant)
+		l.client.Carrier(true)
+		asked := time.Now()
+		got := last(l)
+		if got != rogue.ID {
+			t.Errorf("confirmed by %v", got)
+		}
+		if lease := l.told.leases[len(l.told.leases)-1]; lease.Acquired.Sub(asked) > 200*time.Millisecond {
+			t.Errorf("acquired %v after the link came up", lease.Acquired.Sub(asked))
+		}
+	})
+}
+
+// An offer that is of no use is told of now and then, however many there are.
+func TestUselessOffers(t *testing.T) {
+	for name, edit := range map[string]func(*dhcpv4.DHCPv4){
+		"no address":              func(m *dhcpv4.DHCPv4) { m.YourIPAddr = []byte{0, 0, 0, 0} },
+		"a loopback address":      func(m *dhcpv4.DHCPv4) { m.YourIPAddr = []byte{127, 0, 0, 1} },
+		"everybody's address":     func(m *dhcpv4.DHCPv4) { m.YourIPAddr = []byte{255, 255, 255, 255} },
+		"its network's address":   func(m *dhcpv4.DHCPv4) { m.YourIPAddr = []byte{10, 0, 0, 0} },
+		"its network's broadcast": func(m *dhcpv4.DHCPv4) { m.YourIPAddr = []byte{10, 0, 0, 255} },
+		"a mask with holes":       func(m *dhcpv4.DHCPv4) { m.Options[1] = []byte{255, 0, 255, 0} },
+		"a mask of everything":    func(m *dhcpv4.DHCPv4) { m.Options[1] = []byte{0, 0, 0, 0} },
+		"two masks":               func(m *dhcpv4.DHCPv4) { m.Options[1] = []byte{255, 255, 255, 0, 255, 255, 255, 0} },
+		"no server":               func(m *dhcpv4.DHCPv4) { delete(m.Options, 54) },
+		"a server without name":   func(m *dhcpv4.DHCPv4) { m.Options[54] = nil },
+		"a multicast server":      func(m *dhcpv4.DHCPv4) { m.Options[54] = []byte{224, 0, 0, 1} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, dhcp.Config{}, func(l *lab) {
+				var raw []byte
+				l.Serve(func(s dhcptest.Sent) *dhcpv4.DHCPv4 {
+					m := home.Answer(s)
+					edit(m)
+					raw = m.ToBytes()
+					return m
+				})
+				l.client.Carrier(true)
+				l.pass(9 * time.Second)
+				for range 50 {
+					l.Deliver(raw)
+					l.Deliver(raw)
+					l.pass(time.Millisecond)
+				}
+				sent := l.pass(5 * time.Minute)
+				for _, s := range sent {
+					if s.Msg.MessageType() != dhcpv4.MessageTypeDiscover {
+						t.Errorf("sent %v", s)
+					}
+				}
+				said := l.told.take()
+				if n := len(said); n < 4 || n > 7 || !strings.HasPrefix(said[0], "event: offer refused: unusable lease: ") || said[1] != "no server after 10s" {
+					t.Errorf("told %q", said)
+				}
+				l.Serve(home.Answer)
+				l.pass(2 * time.Minute)
+				l.expect(nil, nil, "bound 10.0.0.50/24")
+			})
+		})
+	}
 }
 
 // An answer that comes when the question was repeated already is one, too; one

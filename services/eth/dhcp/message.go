@@ -90,11 +90,34 @@ func (cfg *Config) parse(b []byte, xid uint32) (*dhcpv4.DHCPv4, error) {
 	if m.OpCode != dhcpv4.OpcodeBootReply || got != xid || !bytes.Equal(m.ClientHWAddr, cfg.MAC[:]) {
 		return nil, errNotOurs
 	}
+	if err := overload(m, b); err != nil {
+		return nil, fmt.Errorf("decode overloaded options: %w", err)
+	}
 	// RFC 6842: a server that returns the identifier returns ours.
 	if id := m.Options.Get(dhcpv4.OptionClientIdentifier); id != nil && !bytes.Equal(id, cfg.clientID()) {
 		return nil, errNotOurs
 	}
 	return m, nil
+}
+
+// overload adds the options that a server had no more room for and put where
+// names of a boot server and file would stand (option 52, RFC 2131 section 4.1);
+// b is the message m. An option that is split continues there (RFC 3396).
+func overload(m *dhcpv4.DHCPv4, b []byte) error {
+	const sname, file, cookie = 44, 108, 236 // offsets, RFC 2131 figure 1
+	which := m.Options.Get(dhcpv4.OptionOptionOverload)
+	if len(which) != 1 {
+		return nil
+	}
+	if which[0]&1 != 0 {
+		if err := m.Options.FromBytes(b[file:cookie]); err != nil {
+			return err
+		}
+	}
+	if which[0]&2 != 0 {
+		return m.Options.FromBytes(b[sname:file])
+	}
+	return nil
 }
 
 // nakText is why a server said no, printable.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -171,6 +172,63 @@ func TestHostnameIsCut(t *testing.T) {
 	}
 }
 
+// Options that stand where a boot server's name and file would (option 52), and
+// continue there.
+func TestOverload(t *testing.T) {
+	message := func(which byte, file, sname string) []byte {
+		q := question{kind: dhcpv4.MessageTypeOffer, xid: 7, server: addr("10.0.0.1")}
+		m, err := dhcpv4.FromBytes(golden.build(q))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.OpCode = dhcpv4.OpcodeBootReply
+		m.YourIPAddr = []byte{10, 0, 0, 50}
+		m.Options = dhcpv4.Options{
+			53: {byte(dhcpv4.MessageTypeOffer)}, 54: {10, 0, 0, 1}, 1: {255, 255, 255, 0}, 52: {which},
+			119: []byte("\x03la"),
+		}
+		b := m.ToBytes()
+		copy(b[108:236], file)
+		copy(b[44:108], sname)
+		return b
+	}
+	const file, sname = "\x03\x04\x0a\x00\x00\x09\x77\x01n\xff\x01\x04junk", "\x77\x01\x00\x06\x04\x0a\x00\x00\x08\xff"
+	for _, tt := range []struct {
+		name        string
+		which       byte
+		file, sname string
+		want        Lease
+	}{
+		{"none", 0, file, sname, Lease{}},
+		{"file", 1, file, sname, Lease{Routers: []netip.Addr{addr("10.0.0.9")}, Search: []string{"lan"}}},
+		{"sname", 2, file, "\x06\x04\x0a\x00\x00\x08\xff", Lease{DNS: []netip.Addr{addr("10.0.0.8")}}},
+		{"both, file first", 3, file, sname, Lease{Routers: []netip.Addr{addr("10.0.0.9")}, DNS: []netip.Addr{addr("10.0.0.8")}, Search: []string{"lan"}}},
+		{"nothing in them", 3, "", "", Lease{}},
+		{"without an end", 1, "\x03\x04\x0a\x00\x00\x09\x06\x74" + strings.Repeat("\x0a", 116) + "\x00\x00\x00\x00", "", Lease{
+			Routers: []netip.Addr{addr("10.0.0.9")}, DNS: slices.Repeat([]netip.Addr{addr("10.10.10.10")}, 8),
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m, err := golden.parse(message(tt.which, tt.file, tt.sname), 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := parseLease(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(l.Routers, tt.want.Routers) || !slices.Equal(l.DNS, tt.want.DNS) || !slices.Equal(l.Search, tt.want.Search) {
+				t.Errorf("routers %v, DNS %v, search %q", l.Routers, l.DNS, l.Search)
+			}
+		})
+	}
+	for which, fields := range map[byte][2]string{1: {strings.Repeat("\x00", 126) + "\x03\x04", ""}, 2: {"", "\x06\x7f"}} {
+		if _, err := golden.parse(message(which, fields[0], fields[1]), 7); err == nil {
+			t.Errorf("field %d with an option that is cut is taken", which)
+		}
+	}
+}
+
 // FuzzPayload: whatever arrives, what comes out lies inside of it.
 func FuzzPayload(f *testing.F) {
 	f.Add(broadcastFrame([]byte("hello")), false)
@@ -199,6 +257,9 @@ func FuzzLease(f *testing.F) {
 	m.Options[51] = []byte{0, 0, 14, 16}
 	m.Options[119] = []byte{1, 'a', 3, 'l', 'a', 'n', 0, 1, 'b', 0xc0, 2}
 	m.Options[121] = []byte{0, 10, 0, 0, 9, 16, 172, 16, 0, 0, 0, 0}
+	f.Add(m.ToBytes())
+	m.Options[52] = []byte{3}
+	m.BootFileName, m.ServerHostName = "\x03\x04\x0a\x01\x01\x09\xff", "\x77\x01n\xff"
 	f.Add(m.ToBytes())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := golden.parse(b, 7)
