@@ -86,6 +86,199 @@ func TestLateReplies(t *testing.T) {
 	}
 }
 
+// isReply tells whether a frame is of a DHCP server.
+func isReply(frame []byte) bool {
+	const ip, udp = 14, 34
+	return len(frame) > udp+8 && frame[12] == 8 && frame[13] == 0 && frame[ip] == 0x45 && frame[ip+9] == 17 && frame[udp+2] == 0 && frame[udp+3] == 68
+}
+
+// replies has f say what becomes of the server's n'th answer, from 0.
+func replies(w *netlab.Wire, f func(n int) []time.Duration) {
+	n := -1
+	w.Treat(func(frame []byte, far bool) []time.Duration {
+		if !far || !isReply(frame) {
+			return []time.Duration{0}
+		}
+		n++
+		return f(n)
+	})
+}
+
+// Every answer of the server is lost, until the fallback has come; and then again
+// while the lease is renewed.
+func TestLostReplies(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer, wire := netlab.Cable(t, "eth0", "near").Extend("near", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	stop := dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
+	replies(wire, func(int) []time.Duration { return nil })
+	b := start(t, root, map[string]string{"mac_address": oneMAC, "eth0.bak": "IPADDR=10.9.0.7\nNETMASK=255.255.255.0\nGATEWAY=10.9.0.1\n"})
+	b.until(20*time.Second, "on the fallback", func(n api.Network) bool { return n.State == "fallback" })
+	wire.Treat(nil)
+	b.until(40*time.Second, "bound", bound("10.7.0.0/24"))
+	if n := b.Status(); slices.Contains(n.Addresses, "10.9.0.7/24") || n.Gateway != "10.7.0.1" {
+		t.Errorf("the fallback stayed: %+v", n)
+	}
+	b.stop()
+	if said := stop(); strings.Count(said, " DHCPOFFER(") < 4 {
+		t.Errorf("nothing was lost:\n%s", said)
+	}
+}
+
+// Three of ten answers are lost, over some renewals of a lease of 20 s, which are
+// all that keep the address.
+func TestLossyCable(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer, wire := netlab.Cable(t, "eth0", "near").Extend("near", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	lost := 0
+	replies(wire, func(n int) []time.Duration {
+		if n%10%3 == 0 && n%10 < 9 {
+			lost++
+			return nil
+		}
+		return []time.Duration{0}
+	})
+	udhcpd(t, peer, "10.7.0.50", 20, "option router 10.7.0.1")
+	b := start(t, root, map[string]string{"mac_address": oneMAC})
+	b.until(30*time.Second, "bound", bound("10.7.0.0/24"))
+	renewed := 0
+	for before, began := b.Status().Lease, time.Now(); time.Since(began) < 50*time.Second; {
+		b.until(20*time.Second, "older or renewed", func(n api.Network) bool {
+			if n.State != "bound" {
+				t.Fatalf("lost: %+v", n)
+			}
+			return n.Lease != before
+		})
+		now := b.Status().Lease
+		if now > before {
+			renewed++
+		}
+		before = now
+	}
+	b.stop()
+	if renewed < 3 || lost < 2 {
+		t.Errorf("%d times renewed, %d answers lost", renewed, lost)
+	}
+}
+
+// Every answer takes 5 s, when the question was repeated twice already.
+func TestVeryLateReplies(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer, wire := netlab.Cable(t, "eth0", "near").Extend("near", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
+	replies(wire, func(int) []time.Duration { return []time.Duration{5 * time.Second} })
+	b := start(t, root, map[string]string{"mac_address": oneMAC})
+	b.until(40*time.Second, "bound", bound("10.7.0.0/24"))
+	addr := b.Status().Addresses[0]
+	// The confirmation comes when another question is out: the lease holds.
+	b.Renew()
+	lowest := b.Status().Lease
+	b.until(40*time.Second, "confirmed", func(n api.Network) bool {
+		if n.State != "bound" || n.Addresses[0] != addr {
+			t.Fatalf("lost: %+v", n)
+		}
+		lowest = min(lowest, n.Lease)
+		return n.Lease > lowest
+	})
+}
+
+// Every answer comes three times, one of them late.
+func TestRepeatedReplies(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer, wire := netlab.Cable(t, "eth0", "near").Extend("near", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	stop := dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
+	replies(wire, func(int) []time.Duration { return []time.Duration{0, 10 * time.Millisecond, time.Second} })
+	b := start(t, root, map[string]string{"mac_address": oneMAC})
+	b.until(15*time.Second, "bound", bound("10.7.0.0/24"))
+	lease := b.Status().Lease
+	b.until(15*time.Second, "4 s older", func(n api.Network) bool { return n.Lease <= lease-4 })
+	b.stop()
+	if said := stop(); strings.Count(said, " DHCPACK(") > 3 || strings.Contains(said, " DHCPDECLINE(") {
+		t.Errorf("dnsmasq says:\n%s", said)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := len(b.log); n > 4 {
+		t.Errorf("%d lines in the log", n)
+	}
+}
+
+// A second server of the same network is quicker, and grants what the other one
+// has: authoritative servers do that.
+func TestRogueServerThatIsQuicker(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	lan := netlab.NewSwitch(t, "eth0")
+	good, wire := lan.Plug("near").Extend("near", "srv0")
+	bad := lan.Plug("srv0")
+	good.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	bad.Run("ip", "addr", "add", "10.7.0.2/24", "dev", "srv0")
+	dnsmasq(t, good, "--dhcp-range=10.7.0.50,10.7.0.60,1h")
+	b := start(t, root, map[string]string{"mac_address": oneMAC})
+	b.until(15*time.Second, "bound", bound("10.7.0.0/24"))
+	addr := b.Status().Addresses[0]
+	replies(wire, func(int) []time.Duration { return []time.Duration{200 * time.Millisecond} })
+	stop := dnsmasq(t, bad, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,2h")
+	for range 3 {
+		lease := b.Status().Lease
+		b.until(5*time.Second, "older", func(n api.Network) bool { return n.Lease <= lease-2 })
+		b.Renew()
+		b.until(10*time.Second, "confirmed", func(n api.Network) bool {
+			if n.State != "bound" || n.Server != "10.7.0.1" || n.Gateway != "10.7.0.1" || n.Addresses[0] != addr {
+				t.Fatalf("%+v", n)
+			}
+			return n.Lease > lease-2
+		})
+	}
+	b.stop()
+	if said := stop(); !strings.Contains(said, "DHCPACK(srv0) "+strings.TrimSuffix(addr, "/24")) {
+		t.Errorf("the stranger granted nothing:\n%s", said)
+	}
+}
+
+// A host says of every address that it has it: the fallback comes all the same.
+func TestHostThatHasEveryAddress(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	lan := netlab.NewSwitch(t, "eth0")
+	server, other := lan.Plug("srv0"), lan.Plug("srv0")
+	server.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	other.Run("ip", "link", "set", "srv0", "address", "02:00:00:00:00:07")
+	other.Run("ip", "route", "add", "local", "0.0.0.0/0", "dev", "lo")
+	dnsmasq(t, server, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
+	b := start(t, root, map[string]string{"mac_address": oneMAC, "eth0.bak": "IPADDR=10.9.0.7\nNETMASK=255.255.255.0\nGATEWAY=10.9.0.1\n"})
+	b.until(35*time.Second, "on the fallback", func(n api.Network) bool {
+		return n.State == "fallback" && slices.Contains(n.Addresses, "10.9.0.7/24")
+	})
+	b.until(5*time.Second, "in conflict", func(n api.Network) bool {
+		return slices.Equal(n.Conflicts, []api.Conflict{{Address: "10.9.0.7", MAC: "02:00:00:00:00:07"}})
+	})
+	other.Run("ip", "link", "set", "srv0", "down")
+	b.until(30*time.Second, "bound", bound("10.7.0.0/24"))
+	if n := b.Status(); len(n.Conflicts) != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
 // The server reserves an address that another host has: it is declined, and the
 // server gives another one.
 func TestDuplicateLease(t *testing.T) {
@@ -231,18 +424,21 @@ func TestIPv6(t *testing.T) {
 	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
 	dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h", "--dhcp-option=option:dns-server,10.7.0.1")
 	const quiet = "interface srv0 { AdvSendAdvert on; MinRtrAdvInterval 200; MaxRtrAdvInterval 600; AdvDefaultLifetime %d;\n" +
-		"prefix fd00:7::/64 {}; RDNSS fd00:7::53 { AdvRDNSSLifetime 1200; }; };\n"
+		"prefix fd00:7::/64 {}; RDNSS fd00:7::53 { AdvRDNSSLifetime 1200; }; DNSSL six.example lan { AdvDNSSLLifetime 1200; }; };\n"
 	stop := radvd(t, peer, fmt.Sprintf(quiet, 1800))
 	b := start(t, root, map[string]string{"mac_address": oneMAC})
-	const resolv = "nameserver 10.7.0.1\nnameserver fd00:7::53\n"
+	const resolv = "search six.example lan\nnameserver 10.7.0.1\nnameserver fd00:7::53\n"
 	good := func(n api.Network) bool {
 		return n.State == "bound" && slices.Contains(n.Addresses, "fd00:7::ff:fe00:1/64") && slices.Equal(n.DNS, []string{"10.7.0.1", "fd00:7::53"})
 	}
 	took := b.until(20*time.Second, "complete", good)
 	t.Logf("after %v", took)
-	if got := file(t, root, "run/resolv.conf"); got != resolv {
-		t.Errorf("resolv.conf %q", got)
+	// Servers and domains are told one after the other.
+	said := func(want string) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("%q in resolv.conf", want), func() bool { return file(t, root, "run/resolv.conf") == want })
 	}
+	said(resolv)
 	route := func() string { return netlab.Run(t, "ip", "-6", "route", "show", "default") }
 	if got := route(); !strings.Contains(got, "default via fe80::") || !strings.Contains(got, "proto ra") {
 		t.Errorf("routes %q", got)
@@ -258,16 +454,12 @@ func TestIPv6(t *testing.T) {
 	b.stop()
 	b = start(t, root, nil)
 	b.until(10*time.Second, "complete after a restart", good)
-	if got := file(t, root, "run/resolv.conf"); got != resolv {
-		t.Errorf("resolv.conf after a restart: %q", got)
-	}
+	said(resolv)
 
 	// It ends, and says so: radvd withdraws what it advertised.
 	stop()
 	b.until(10*time.Second, "without the router's server", func(n api.Network) bool { return slices.Equal(n.DNS, []string{"10.7.0.1"}) })
-	if got := file(t, root, "run/resolv.conf"); got != "nameserver 10.7.0.1\n" {
-		t.Errorf("resolv.conf %q", got)
-	}
+	said("nameserver 10.7.0.1\n")
 }
 
 // The cable goes from a network with IPv6 to one without: nothing of it is left.
