@@ -42,7 +42,7 @@ const (
 
 // timestamp reads 32 bits of seconds since 1900 and 32 of fraction (RFC 5905
 // section 6). Which era they are of is not in the packet, nor is it known here
-// what the time is: it is the first one from 2024 on, which is right until 2160.
+// what the time is: it is the first one from 2024 on.
 func timestamp(b []byte) time.Time {
 	sec := int64(binary.BigEndian.Uint32(b)) + ntpEpoch
 	if sec < logring.WallKnown/int64(time.Second) {
@@ -98,7 +98,9 @@ func parse(b []byte, nonce uint64) (reply, error) {
 		default:
 			return reply{}, fmt.Errorf("%w: %q", errKissOther, code)
 		}
-	case b[0]>>6 == leapUnsynced, r.stratum > maxStratum:
+	case b[0]>>6 == leapUnsynced, r.stratum > maxStratum,
+		// From 1970 on an era later: it has no clock, and counts from there.
+		r.sent.Unix() >= era:
 		return reply{}, errUnsynced
 	case b[0]>>3&7 < 3 || b[0]>>3&7 > versionOurs,
 		binary.BigEndian.Uint64(b[32:]) == 0, binary.BigEndian.Uint64(b[40:]) == 0,
