@@ -43,7 +43,10 @@ type asked struct {
 	// since is when it answered last; 0: not yet.
 	since secs
 	deaf  bool // an answer of its table would be an old one
+	own   bool // it is this box, whose answer says nothing
 }
+
+var errOwn = errors.New("it is this gateway itself, or no host: name another one")
 
 // network is what the Service needs of one interface; system is the real one.
 type network interface {
@@ -84,6 +87,11 @@ func (s *system) Look() (linkState, []netip.Addr, error) {
 // Ask implements network.
 func (s *system) Ask(ctx context.Context, list []asked) {
 	until := time.Now().Add(askedWait)
+	for i := range list {
+		if a := &list[i]; a.addr.IsValid() && isOwn(a.addr) {
+			a.own, a.err = true, errOwn
+		}
+	}
 	// The kernel asks those that it knows on the link from now on; the others
 	// when they are sent to.
 	s.neighbours(list, func(a *asked, n netdev.Neighbour) { a.deaf = s.dev.AskNeighbour(n) != nil })
@@ -127,12 +135,25 @@ func (s *system) neighbours(list []asked, each func(*asked, netdev.Neighbour)) {
 	}
 }
 
+// isOwn tells whether an address is this box's: only such a one can be bound. A
+// resolver that blocks a name, as many do, gives 0.0.0.0 or 127.0.0.1.
+func isOwn(a netip.Addr) bool {
+	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 0)))
+	if err == nil {
+		c.Close()
+	}
+	return err == nil
+}
+
+// asks tells whether an echo of one family is sent to it.
+func (a *asked) asks(v6 bool) bool { return a.addr.IsValid() && a.addr.Is6() == v6 && !a.own }
+
 // echo asks every address of one family by echo, twice, and fills in who
 // answered within echoWait.
 func echo(ctx context.Context, v6 bool, list []asked) {
 	left := 0
 	for i := range list {
-		if a := list[i].addr; a.IsValid() && a.Is6() == v6 {
+		if a := &list[i]; a.asks(v6) {
 			left++
 		}
 	}
@@ -160,7 +181,7 @@ func echo(ctx context.Context, v6 bool, list []asked) {
 		sent[try] = time.Now()
 		for i := range list {
 			a := &list[i]
-			if !a.addr.IsValid() || a.addr.Is6() != v6 || a.how != "" {
+			if !a.asks(v6) || a.how != "" {
 				continue
 			}
 			to := net.IPAddr{IP: a.addr.AsSlice(), Zone: a.addr.Zone()}

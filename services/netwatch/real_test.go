@@ -2,6 +2,7 @@ package netwatch
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -134,6 +135,23 @@ func TestAskReal(t *testing.T) {
 	}
 	if took := time.Since(began); took > askedWait+2*time.Second {
 		t.Errorf("a look at the dead takes %v", took)
+	}
+}
+
+// This gateway's own answer says nothing: its addresses, and what resolvers give
+// for names that they block.
+func TestAskItself(t *testing.T) {
+	s, _ := cable(t)
+	netlab.Run(t, "ip", "link", "set", "lo", "up")
+	own := []string{"10.7.0.2", "fd07::2", "127.0.0.1", "::1", "0.0.0.0", "::", "10.7.0.255"}
+	all := answers(t.Context(), s, append(own, "10.7.0.1")...)
+	for i, a := range all[:len(own)] {
+		if a.how != "" || !errors.Is(a.err, errOwn) {
+			t.Errorf("%s answers by %q, %v", own[i], a.how, a.err)
+		}
+	}
+	if a := all[len(own)]; a.how != byEcho || a.err != nil {
+		t.Errorf("beside them: %+v", a)
 	}
 }
 
