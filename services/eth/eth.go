@@ -254,11 +254,16 @@ func (s *Service) loopback() {
 	}
 }
 
+// acceptRouters lets the kernel configure IPv6 as routers say. 2: also where
+// forwarding is switched on, which must come later, as the kernel drops the routes
+// of routers that it accepts no longer.
+func (s *Service) acceptRouters() {
+	s.setSysctl("net/ipv6/conf/"+s.opt.Interface+"/accept_ra", "2")
+}
+
 // runLink looks after the interface until it is gone or ctx ends.
 func (s *Service) runLink(ctx context.Context, link netdev.Link) {
-	// 2: also where forwarding is switched on, which must come later, as the
-	// kernel drops the routes of routers that it accepts no longer.
-	s.setSysctl("net/ipv6/conf/"+link.Name+"/accept_ra", "2")
+	s.acceptRouters()
 	wasUp := link.Up
 	if err := s.bringUp(ctx, &link); err != nil {
 		s.mu.Lock()
@@ -478,6 +483,8 @@ func (s *Service) applyLocked(to setup) {
 			s.opt.Log(err.Error()) // the network works without
 		}
 		s.link.MTU = mtu // or it is not tried again
+		// Below 1280 bytes the kernel drops IPv6 and what was set of it.
+		s.acceptRouters()
 	}
 	errs = append(errs, k.SetRoutes(index, to.routes))
 	errs = append(errs, s.writeFiles(to))
