@@ -58,11 +58,26 @@ func TestParse(t *testing.T) {
 		{"kiss RSTR", kiss("RSTR"), errDenied},
 		{"kiss INIT", kiss("INIT"), errKissOther},
 		{"does not know", func(b []byte) { b[0] = 0xe4 }, errUnsynced},
-		{"it is 1970", func(b []byte) { copy(b[32:], "\x83\xaa\x7e\x80\x00\x00\x00\x01"); copy(b[40:], "\x83\xaa\x7e\x80\x00\x00\x00\x02") }, errUnsynced},
-		{"it is 2023", func(b []byte) { copy(b[32:], "\xe9\x3c\x7e\xfe\x00\x00\x00\x01"); copy(b[40:], "\xe9\x3c\x7e\xff\x00\x00\x00\x02") }, errUnsynced},
-		{"it is 2024", func(b []byte) { copy(b[32:], "\xe9\x3c\x7f\x00\x00\x00\x00\x01"); copy(b[40:], "\xe9\x3c\x7f\x00\x00\x00\x00\x02") }, nil},
-		{"it is 2037", func(b []byte) { copy(b[32:], "\x01\x00\x00\x00\x00\x00\x00\x01"); copy(b[40:], "\x01\x00\x00\x00\x00\x00\x00\x02") }, nil},
-		{"it is 2106", func(b []byte) { copy(b[32:], "\x83\xaa\x7e\x7f\x00\x00\x00\x01"); copy(b[40:], "\x83\xaa\x7e\x7f\x00\x00\x00\x02") }, nil},
+		{"it is 1970", func(b []byte) {
+			copy(b[32:], "\x83\xaa\x7e\x80\x00\x00\x00\x01")
+			copy(b[40:], "\x83\xaa\x7e\x80\x00\x00\x00\x02")
+		}, errUnsynced},
+		{"it is 2023", func(b []byte) {
+			copy(b[32:], "\xe9\x3c\x7e\xfe\x00\x00\x00\x01")
+			copy(b[40:], "\xe9\x3c\x7e\xff\x00\x00\x00\x02")
+		}, errUnsynced},
+		{"it is 2024", func(b []byte) {
+			copy(b[32:], "\xe9\x3c\x7f\x00\x00\x00\x00\x01")
+			copy(b[40:], "\xe9\x3c\x7f\x00\x00\x00\x00\x02")
+		}, nil},
+		{"it is 2037", func(b []byte) {
+			copy(b[32:], "\x01\x00\x00\x00\x00\x00\x00\x01")
+			copy(b[40:], "\x01\x00\x00\x00\x00\x00\x00\x02")
+		}, nil},
+		{"it is 2106", func(b []byte) {
+			copy(b[32:], "\x83\xaa\x7e\x7f\x00\x00\x00\x01")
+			copy(b[40:], "\x83\xaa\x7e\x7f\x00\x00\x00\x02")
+		}, nil},
 		{"stratum 16", func(b []byte) { b[1] = 16 }, errUnsynced},
 		{"version 2", func(b []byte) { b[0] = 0x14 }, errNonsense},
 		{"version 3", func(b []byte) { b[0] = 0x1c }, nil},

@@ -17,9 +17,9 @@ packages() {
 	# scanner at the bridge's door, a C compiler for the race detector.
 	test)
 		echo openssh-client dropbear-bin putty-tools nmap qemu-user dnsmasq-base iproute2 util-linux procps mtd-utils squashfs-tools squashfs-tools-ng gcc libc6-dev git
-		echo busybox udhcpd radvd # another DHCP server, an IPv6 router, a host that takes an address
+		echo busybox udhcpd radvd tcpdump # another DHCP server, an IPv6 router, a host that takes an address
 		echo nftables             # reads what the firewall has written
-		echo avahi-daemon avahi-utils dbus-daemon bind9-dnsutils
+		echo avahi-daemon avahi-utils dbus-daemon bind9-dnsutils iperf3
 		echo libcap2 libedit2 libgnutls30 libnettle8 libseccomp2 # chronyd's, see below
 		;;
 	# The bridge's peers in its benchmark, and what compiles the C one.

@@ -166,12 +166,18 @@ func (p *Peer) Run(args ...string) string {
 // it printed; it is called at the test's end if not before.
 func (p *Peer) Start(args ...string) (stop func() string) {
 	p.t.Helper()
-	cmd := exec.Command("nsenter", append([]string{"-t", p.pid, "-n", "--"}, args...)...)
+	return Start(p.t, append([]string{"nsenter", "-t", p.pid, "-n", "--"}, args...)...)
+}
+
+// Start starts a program here, as Peer.Start does there.
+func Start(t testing.TB, args ...string) (stop func() string) {
+	t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
-		p.t.Fatalf("%s: %v", strings.Join(args, " "), err)
+		t.Fatalf("%s: %v", strings.Join(args, " "), err)
 	}
 	ended := false
 	stop = func() string {
@@ -182,10 +188,10 @@ func (p *Peer) Start(args ...string) (stop func() string) {
 		}
 		return out.String()
 	}
-	p.t.Cleanup(func() {
+	t.Cleanup(func() {
 		text := stop()
-		if p.t.Failed() {
-			p.t.Logf("%s:\n%s", args[0], text)
+		if t.Failed() {
+			t.Logf("%s:\n%s", strings.Join(args, " "), text)
 		}
 	})
 	return stop

@@ -709,7 +709,9 @@ func TestDecline(t *testing.T) {
 			t.Errorf("%d messages in a minute of six attempts", n)
 		}
 		// Nor does it put the fallback off, as if a host claimed every address.
-		said := slices.DeleteFunc(l.told.take(), func(line string) bool { return strings.Contains(line, "02:00:00:00:00:07") || strings.Contains(line, "in use by") })
+		said := slices.DeleteFunc(l.told.take(), func(line string) bool {
+			return strings.Contains(line, "02:00:00:00:00:07") || strings.Contains(line, "in use by")
+		})
 		if !slices.Equal(said, []string{"no server after 20s"}) {
 			t.Errorf("told %q", said)
 		}
