@@ -104,6 +104,105 @@ func replies(w *netlab.Wire, f func(n int) []time.Duration) {
 	})
 }
 
+// What tcpdump sees of it: the same identifier, name and parameters in every
+// message, good checksums, and a renewal that nobody but the server gets.
+func TestOnTheWire(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "link", "set", "srv0", "address", "02:00:00:00:00:07")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	udhcpd(t, peer, "10.7.0.50", 20)
+	stop := peer.Start("tcpdump", "-Z", "root", "-nevvl", "--immediate-mode", "-i", "srv0", "udp dst port 67")
+	// It sees nothing before it says so.
+	eventually(t, "tcpdump listens", func() bool { return strings.Contains(peer.Run("ss", "-nl0"), "srv0") })
+	b := start(t, root, map[string]string{"mac_address": oneMAC, "hostname": "kitchen\n"})
+	b.until(15*time.Second, "bound", bound("10.7.0.0/24"))
+	b.until(15*time.Second, "half over", func(n api.Network) bool { return n.Lease <= 12 })
+	b.until(15*time.Second, "renewed", func(n api.Network) bool { return n.Lease >= 15 })
+	b.until(15*time.Second, "older", func(n api.Network) bool { return n.Lease <= 17 })
+	b.Renew()
+	b.until(15*time.Second, "confirmed", func(n api.Network) bool { return n.Lease >= 19 })
+	b.stop()
+	said := stop()
+
+	var packets []string // each with the words of its options, one in a line
+	for line := range strings.Lines(said) {
+		switch {
+		case strings.Contains(line, " > ") && strings.Contains(line, "ethertype IPv4"):
+			packets = append(packets, line)
+		case len(packets) > 0:
+			packets[len(packets)-1] += line
+		}
+	}
+	kinds := map[string]int{}
+	for _, p := range packets {
+		for _, want := range []string{
+			"DHCP-Message (53), length 1: ", "Client-ID (61), length 7: ether 02:00:00:00:00:01\n", "Hostname (12), length 7: \"kitchen\"\n",
+			"Parameter-Request (55), length 14:", "Subnet-Mask (1), Default-Gateway (3), Domain-Name-Server (6), Hostname (12)",
+			"Domain-Name (15), MTU (26), BR (28), NTP (42)", "Lease-Time (51), Server-ID (54), RN (58), RB (59)",
+			"Unknown (119), Classless-Static-Route (121)", "MSZ (57), length 2: 1472\n",
+		} {
+			if !strings.Contains(p, want) {
+				t.Errorf("no %q in\n%s", want, p)
+			}
+		}
+		has := func(words ...string) bool {
+			return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(p, w) })
+		}
+		const everybody = "02:00:00:00:00:01 > ff:ff:ff:ff:ff:ff"
+		switch {
+		case has(everybody, "0.0.0.0.68 > 255.255.255.255.67: [udp sum ok]", "length 1: Discover"):
+			kinds["discover"]++
+		case has(everybody, "0.0.0.0.68 > 255.255.255.255.67: [udp sum ok]", "length 1: Request", "Requested-IP (50), length 4: 10.7.0.50", "Server-ID (54), length 4: 10.7.0.1"):
+			kinds["request"]++
+		case has("02:00:00:00:00:01 > 02:00:00:00:00:07", "10.7.0.50.68 > 10.7.0.1.67", "length 1: Request", "Client-IP 10.7.0.50") && !has("Requested-IP") && !has("Server-ID (54), length"):
+			kinds["renewal"]++
+		case has(everybody, "0.0.0.0.68 > 255.255.255.255.67: [udp sum ok]", "length 1: Request", "Requested-IP (50), length 4: 10.7.0.50") && !has("Server-ID (54), length"):
+			kinds["init-reboot"]++
+		default:
+			t.Errorf("not as RFC 2131 table 4 has it:\n%s", p)
+		}
+	}
+	for _, kind := range []string{"discover", "request", "renewal", "init-reboot"} {
+		if kinds[kind] == 0 {
+			t.Errorf("no %s in\n%s", kind, said)
+		}
+	}
+}
+
+// An MTU that IPv6 cannot have takes the kernel's settings of it away; the next
+// lease gives them back.
+func TestMTUBelowIPv6s(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	root := netlab.Root(t)
+	peer := netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	stop := dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h", "--dhcp-option=option:mtu,1000")
+	radvd(t, peer, "interface srv0 { AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4; AdvDefaultLifetime 1800; prefix fd00:7::/64 {}; };\n")
+	b := start(t, root, map[string]string{"mac_address": oneMAC})
+	mtu := func(want string) func() bool {
+		return func() bool { return file(t, root, "sys/class/net/eth0/mtu") == want+"\n" }
+	}
+	b.until(15*time.Second, "bound", bound("10.7.0.0/24"))
+	eventually(t, "an MTU of 1000", mtu("1000"))
+	if n := b.Status(); len(n.Addresses) != 1 {
+		t.Errorf("%+v", n)
+	}
+	stop()
+	dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
+	b.Renew()
+	b.until(20*time.Second, "with IPv6", func(n api.Network) bool { return slices.Contains(n.Addresses, "fd00:7::ff:fe00:1/64") })
+	eventually(t, "an MTU of 1500", mtu("1500"))
+	if got := file(t, root, "proc/sys/net/ipv6/conf/eth0/accept_ra"); got != "2\n" {
+		t.Errorf("accept_ra %q", got)
+	}
+}
+
 // Every answer of the server is lost, until the fallback has come; and then again
 // while the lease is renewed.
 func TestLostReplies(t *testing.T) {
