@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -44,10 +45,29 @@ func ask(ctx context.Context, p peer) (sample, error) {
 	for range tries {
 		var s sample
 		if s, err = exchange(ctx, conn, p); !errors.Is(err, errNoAnswer) {
-			return s, err
+			return s, withoutPort(err)
 		}
 	}
 	return sample{}, err
+}
+
+// withoutPort takes our own port off an error, which is another one each time: the
+// same problem is one line in the log.
+func withoutPort(err error) error {
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		if i := strings.LastIndex(dns.Err, ": "); i >= 0 && strings.Contains(dns.Err, "->") {
+			clean := *dns
+			clean.Err = dns.Err[i+2:]
+			return &clean
+		}
+		return err
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
 }
 
 var errNoAnswer = errors.New("no answer")
@@ -96,7 +116,8 @@ func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, resolveWait)
 	defer cancel()
 	r := net.Resolver{PreferGo: true}
-	return r.LookupNetIP(ctx, "ip", host)
+	addrs, err := r.LookupNetIP(ctx, "ip", host)
+	return addrs, withoutPort(err)
 }
 
 // resolveWait bounds the question for one name: a resolver's servers twice.

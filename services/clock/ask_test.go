@@ -107,8 +107,27 @@ func TestAskNobody(t *testing.T) {
 		t.Errorf("%v, want the context's end", err)
 	}
 	conn.Close()
-	if _, err := ask(t.Context(), peer{"test", addr}); err == nil || errors.Is(err, errNoAnswer) {
-		t.Errorf("%v, want the refusal", err)
+	if _, err := ask(t.Context(), peer{"test", addr}); err == nil || err.Error() != "read: connection refused" {
+		t.Errorf("%v, want the refusal, without a port that is another one each time", err)
+	}
+}
+
+func TestWithoutPort(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{&net.DNSError{Err: "read udp 10.0.0.2:40001->10.0.0.1:53: i/o timeout", Name: "time.example", Server: "10.0.0.1:53", IsTimeout: true}, "lookup time.example on 10.0.0.1:53: i/o timeout"},
+		{&net.DNSError{Err: "no such host", Name: "time.example", Server: "10.0.0.1:53"}, "lookup time.example on 10.0.0.1:53: no such host"},
+		{&net.OpError{Op: "write", Net: "udp", Err: errors.New("network is unreachable")}, "network is unreachable"},
+		{errNonsense, errNonsense.Error()},
+	} {
+		if got := withoutPort(tt.err); got.Error() != tt.want {
+			t.Errorf("%v is %v, want %s", tt.err, got, tt.want)
+		}
+	}
+	if withoutPort(nil) != nil {
+		t.Error("no error is one")
 	}
 }
 
