@@ -170,10 +170,18 @@ type Client struct {
 	giveUpAt time.Time // NoServer; zero: said, or not asking
 	naks     int
 
-	path   path
-	lastIO string    // last I/O error that was reported
-	badAt  time.Time // when a useless answer was, last
+	path       path
+	lastIO     string                // last I/O error
+	complained [complaints]time.Time // when it was, last
 }
+
+// What is complained of: each kind now and then.
+const (
+	badAnswer = iota
+	cannotSend
+	cannotCheck
+	complaints
+)
 
 // check is the question whether others have the address that was granted.
 type check struct {
@@ -456,7 +464,7 @@ func (c *Client) send(msg []byte, to netip.Addr, udp bool) {
 		text = err.Error()
 	}
 	if text != "" && text != c.lastIO {
-		c.h.Event("cannot ask for an address: " + text)
+		c.complain(cannotSend, "cannot ask for an address: "+text, time.Now())
 	}
 	c.lastIO = text
 }
@@ -522,7 +530,7 @@ func (c *Client) receive(b []byte, now time.Time) {
 	case kind == dhcpv4.MessageTypeOffer && c.state == Init:
 		l, err := parseLease(m)
 		if err != nil {
-			c.useless("offer", err, now)
+			c.complain(badAnswer, "offer refused: "+err.Error(), now)
 			return
 		}
 		accept := func(now time.Time) {
@@ -575,12 +583,12 @@ func (c *Client) wait(now time.Time, act func(now time.Time)) {
 	}
 }
 
-// useless tells why an answer is of no use, now and then: who floods the link must
-// not fill the log.
-func (c *Client) useless(what string, err error, now time.Time) {
-	if c.badAt.IsZero() || now.Sub(c.badAt) >= askMax {
-		c.badAt = now
-		c.h.Event(what + " refused: " + err.Error())
+// complain tells of what happens again and again, a minute apart: who floods the
+// link, and a link that flaps, must not fill the log.
+func (c *Client) complain(kind int, text string, now time.Time) {
+	if at := &c.complained[kind]; at.IsZero() || now.Sub(*at) >= askMax {
+		*at = now
+		c.h.Event(text)
 	}
 }
 
@@ -597,7 +605,7 @@ func (c *Client) acked(m *dhcpv4.DHCPv4, now time.Time) {
 		l, err = parseLease(m)
 	}
 	if err != nil {
-		c.useless("answer", err, now)
+		c.complain(badAnswer, "answer refused: "+err.Error(), now)
 		return
 	}
 	if c.state == Requesting && l.Addr.Addr() != c.offer.Addr.Addr() {
@@ -641,7 +649,7 @@ func (c *Client) checked(r inUse, now time.Time) {
 	case r.used:
 		c.decline(l, r.other, now)
 	case r.err != nil: // INV 11: without the question as before there was one
-		c.h.Event(fmt.Sprintf("cannot ask whether %v is in use: %v", l.Addr.Addr(), r.err))
+		c.complain(cannotCheck, fmt.Sprintf("cannot ask whether %v is in use: %v", l.Addr.Addr(), r.err), now)
 		c.bind(l)
 	default:
 		c.bind(l)
