@@ -137,8 +137,12 @@ func TestNoFlowControl(t *testing.T) {
 }
 
 func TestClientThatTakesNothing(t *testing.T) {
-	g := start(t, func(_ *gateway, o *Options) { o.Limits.Stall = 200 * time.Millisecond }).open()
+	g := start(t, nil).open()
 	c := g.client()
+	// The loop's alone, for the kernel would reset it after its own.
+	if err := g.b.do(t.Context(), func(l *loop) { l.b.o.Limits.Stall = 200 * time.Millisecond }); err != nil {
+		t.Fatal(err)
+	}
 	done := make(chan struct{})
 	go func() { g.radioSays(noise(8 << 20)); close(done) }()
 	g.says(c.LocalAddr().String(), "disconnected", "took nothing for 200ms")

@@ -218,6 +218,18 @@ func TestRebind(t *testing.T) {
 		t.Errorf("listens on %v", at)
 	}
 	g.active(c)
+	// Another port alone.
+	free, at, _, err := listen(netip.MustParseAddr("127.0.0.2"), 0, -1, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(free)
+	moved, err := g.b.Rebind(t.Context(), at.Addr(), at.Port())
+	if err != nil || moved < 0 || g.b.Addr() != at {
+		t.Errorf("%d, %v, listens on %v", moved, err, g.b.Addr())
+	}
+	unix.Close(moved)
+	g.active(c)
 	next := g.dial()
 	write(t, next, []byte{0x1a})
 	g.active(next)
