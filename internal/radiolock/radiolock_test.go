@@ -30,6 +30,30 @@ func owner(t *testing.T, root, want string) {
 	}
 }
 
+// INV 5: the lock dies with its owner, whatever the owner has started.
+func TestChildrenDoNotHaveIt(t *testing.T) {
+	dir := root(t)
+	l, err := Acquire(dir, "bridge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command("cat")
+	in, err := child.StdinPipe() // it ends with this
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Release(); err != nil {
+		t.Error(err)
+	}
+	owner(t, dir, "")
+	if err := errors.Join(in.Close(), child.Wait()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOneOwnerAtATime(t *testing.T) {
 	dir := root(t)
 	owner(t, dir, "")
