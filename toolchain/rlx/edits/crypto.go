@@ -28,4 +28,18 @@ package drbg
 		runtime.GOARCH == "mips", // no memory for the CPU jitter entropy source
 `,
 	},
+	{
+		Name: "no section of its own for FIPS mode", File: "cmd/internal/obj/fips140.go",
+		Why: `What FIPS mode checks at the start lies apart, so that the linker can sum it up: a
+layout by what a boot touches has a hole there, and the start of the packages in it,
+which every program runs that links them, is some blocks of flash to read.`,
+		Old: `	if buildcfg.GOARCH == "wasm" {
+		return false
+	}
+`,
+		New: `	if buildcfg.GOARCH == "wasm" || buildcfg.GOARCH == "mips" { // the mode is not supported
+		return false
+	}
+`,
+	},
 }

@@ -23,6 +23,9 @@ func TestCrypto(t *testing.T) {
 	if room >= 1<<20 {
 		t.Errorf(".bss and .noptrbss are %d bytes, want less than 1 MiB", room)
 	}
+	if f.Section(".go.fipsinfo") != nil {
+		t.Error("what FIPS mode checks lies apart")
+	}
 	want := "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\ntrue false\ntrue\nabc\n"
 	if said, err := qemu(t, nil, bin); err != nil || said != want {
 		t.Errorf("the program says %q (%v), want %q", said, err, want)
