@@ -30,6 +30,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"reflect"
 	"runtime"
 	"sort"
 	"strings"
@@ -153,6 +154,10 @@ func main() {
 	log.New(os.Stdout, "", log.Lshortfile).Print("logged")
 	pc, file, line, ok := runtime.Caller(0)
 	fmt.Println(runtime.FuncForPC(pc).Name(), file[strings.LastIndexByte(file, '/')+1:], line, ok)
+	for _, f := range []any{deep, third, os.ReadFile} {
+		at := reflect.ValueOf(f).Pointer()
+		fmt.Println("starts where it starts:", runtime.FuncForPC(at+4).Entry() == at)
+	}
 	recovers()
 	names := make([]string, 0, len(table))
 	for n := range table {

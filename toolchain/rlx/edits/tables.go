@@ -168,4 +168,69 @@ var tableEdits = []Edit{
 	// name is something like "main.(*T).F".
 `,
 	},
+	{
+		Name: "where a function starts: with it",
+		File: "runtime/symtab.go",
+		Why: `The table of functions has each one's start, and leads to its description, which
+had it as well: 25 KiB of flash, as neither compresses. Who has found the
+description comes from the table.`,
+		Old: `type funcInfo struct {
+	*_func
+	datap *moduledata
+}
+`,
+		New: `type funcInfo struct {
+	*_func
+	datap *moduledata
+	// entryOff is the start, from the text's; the description has it only where
+	// there are lines.
+	entryOff uint32
+}
+`,
+	},
+	{
+		Name: "where a function starts: found by pc",
+		File: "runtime/symtab.go",
+		Why:  "As above.",
+		Old: `	funcoff := datap.ftab[idx].funcoff
+	return funcInfo{(*_func)(unsafe.Pointer(&datap.pclntable[funcoff])), datap}
+`,
+		New: `	return datap.funcAt(int(idx))
+`,
+	},
+	{
+		Name: "where a function starts: found by description",
+		File: "runtime/symtab.go",
+		Why:  "As above.",
+		Old: `	return funcInfo{f, mod}
+}
+`,
+		New: `	return funcInfo{f, mod, mod.entryOff(f)}
+}
+`,
+	},
+	{
+		Name: "where a function starts: tables that are not sorted",
+		File: "runtime/symtab.go",
+		Why:  "As above.",
+		Old: `			f1 := funcInfo{(*_func)(unsafe.Pointer(&datap.pclntable[datap.ftab[i].funcoff])), datap}
+			f2 := funcInfo{(*_func)(unsafe.Pointer(&datap.pclntable[datap.ftab[i+1].funcoff])), datap}
+`,
+		New: `			f1, f2 := datap.funcAt(i), datap.funcAt(i+1)
+`,
+	},
+	{
+		Name: "where a function starts: what is before these",
+		File: "runtime/symtab.go",
+		Why:  "As above.",
+		Old:  "funcname(funcInfo{(*_func)(unsafe.Pointer(&datap.pclntable[datap.ftab[j].funcoff])), datap}))",
+		New:  "funcname(datap.funcAt(j)))",
+	},
+	{
+		Name: "where a function starts: in a plugin",
+		File: "runtime/plugin.go",
+		Why:  "As above.",
+		Old:  "		f := funcInfo{(*_func)(unsafe.Pointer(&md.pclntable[md.ftab[i].funcoff])), md}\n",
+		New:  "		f := md.funcAt(i)\n",
+	},
 }

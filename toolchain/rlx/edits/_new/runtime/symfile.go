@@ -48,3 +48,29 @@ func printPosition(file string, line int, pc uintptr) {
 	}
 	print("\t", file, ":", line)
 }
+
+// funcAt is the function of an entry of the table.
+//
+//go:nosplit
+func (datap *moduledata) funcAt(idx int) funcInfo {
+	entry := &datap.ftab[idx]
+	return funcInfo{(*_func)(unsafe.Pointer(&datap.pclntable[entry.funcoff])), datap, entry.entryoff}
+}
+
+// entryOff is where a function starts whose description is f, from the text's
+// start. It walks the table: Func's methods ask, and they are not in a hurry.
+func (datap *moduledata) entryOff(f *_func) uint32 {
+	if datap == nil {
+		return 0
+	}
+	if !linesApart() {
+		return f.entryOff
+	}
+	off := uint32(uintptr(unsafe.Pointer(f)) - uintptr(unsafe.Pointer(&datap.pclntable[0])))
+	for i := range len(datap.ftab) - 1 { // the last is the end
+		if datap.ftab[i].funcoff == off {
+			return datap.ftab[i].entryoff
+		}
+	}
+	return 0
+}

@@ -51,6 +51,15 @@ func lineTable(ldr *loader.Loader, table loader.Sym) uint32 {
 	return uint32(ldr.SymValue(table))
 }
 
+// keptEntry is where a function starts, as its description has it. The runtime
+// has it from the table of functions.
+func keptEntry(off uint32) uint32 {
+	if linesApart() {
+		return 0
+	}
+	return off
+}
+
 // keptLine is the line at which a function starts, as the binary has it.
 func keptLine(line int32) int32 {
 	if linesApart() {
