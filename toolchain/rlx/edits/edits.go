@@ -46,6 +46,7 @@ func Subjects() []Subject {
 		{Name: "runtime", Edits: runtimeEdits, Added: []string{"runtime/netpoll_epoll_wait.go"}},
 		{Name: "crypto", Edits: cryptoEdits, Added: []string{"crypto/internal/fips140/drbg/entropy_mips.go"}},
 		{Name: "size of crypto", Edits: cryptoSizeEdits},
+		{Name: "size of the standard library", Edits: stdSizeEdits},
 		{Name: "inlining", Edits: inliningEdits},
 		{Name: "linker", Edits: linkerEdits, Added: []string{"cmd/link/internal/ld/order.go", "cmd/link/internal/ld/symfile.go"}},
 		{Name: "tables", Edits: tableEdits, Added: []string{"runtime/symfile.go"}},
