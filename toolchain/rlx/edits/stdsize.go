@@ -40,7 +40,7 @@ equal ones stay in order.`,
 `,
 	},
 	{
-		Name: "sorting: by a heap, what has an order", File: "slices/sort.go",
+		Name: "sorting: by a heap: ordered", File: "slices/sort.go",
 		Why: "As above.",
 		Old: "	pdqsortOrdered(x, 0, n, bits.Len(uint(n)))\n",
 		New: "	heapSortOrdered(x, 0, n)\n",
