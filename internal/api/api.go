@@ -247,6 +247,19 @@ type IncidentParams struct {
 // It is memory.
 const FailedPath = "/run/failed"
 
+// SSHPath holds the SSH of the SSH service, which is there only while there are
+// sessions. It is memory.
+const SSHPath = "/run/sshd.json"
+
+// SSH is what core answers to the method "ssh": connections since the boot. What
+// a process of the SSH service counted that was killed while it wrote may be missing.
+type SSH struct {
+	Open    int    `json:"open"`    // have logged in; of use only while the service runs
+	Logins  uint64 `json:"logins"`  // all that have
+	Failed  uint64 `json:"failed"`  // tried and were not let in, or were too many
+	Aborted uint64 `json:"aborted"` // ended before they tried
+}
+
 // Panel is what core's panel answers to the method "panel".
 type Panel struct {
 	Button        string   `json:"button,omitempty"`        // the line, and how it is looked at

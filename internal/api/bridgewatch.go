@@ -33,8 +33,10 @@ type BridgeFlow struct {
 	// written to the other side. Member i is those below 2^i us that are in no
 	// member before; the last of LatencyBuckets takes all that are longer.
 	// Zeros at the end are left out.
-	Latency []uint32   `json:"latency"`
-	ASH     ASHCounter `json:"ash"`
+	Latency []uint32 `json:"latency"`
+	// LatencySeconds is the sum of all samples.
+	LatencySeconds float64    `json:"latencySeconds,omitempty"`
+	ASH            ASHCounter `json:"ash"`
 }
 
 // ASHCounter counts the frames of one direction while the protocol is ash.

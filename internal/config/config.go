@@ -159,6 +159,11 @@ type Gateway struct {
 	// NetwatchDriver has netwatch bind the Ethernet driver anew before it reboots.
 	NetwatchDriver bool
 	Firewall       Firewall
+	// Metrics is where figures are served, as for net.Listen; "": nowhere.
+	Metrics string
+	// MetricsAllow is who may have them beside hosts of local networks.
+	MetricsAllow []netip.Prefix
+	Syslog       Syslog
 }
 
 // Firewall is whether there is one, and what it lets in beside what every gateway
@@ -193,6 +198,23 @@ func (o Opening) String() string {
 		s += "@" + joinPrefixes([]netip.Prefix{o.From})
 	}
 	return s
+}
+
+// DefaultMetricsPort is Prometheus' for a machine.
+const DefaultMetricsPort = 9100
+
+// Syslog is a server that the log is sent to.
+type Syslog struct {
+	Network string // udp, tcp; "": none
+	Address string // host:port, as for net.Dial
+}
+
+// String is the setting's form: udp://HOST:PORT, or off.
+func (s Syslog) String() string {
+	if s.Network == "" {
+		return "off"
+	}
+	return s.Network + "://" + s.Address
 }
 
 // Ethernet is how the Ethernet driver and its queue are tuned. The zero value

@@ -312,6 +312,7 @@ func TestSettings(t *testing.T) {
 		"ETH_PROFILE": "latency", "ETH_KNOBS": "kick_threshold=8 tx_queue_len=100", "ETH_QDISC": "default",
 		"MAX_REBOOT": "0", "WINDOW_H": "1", "GW_LOG_KIB": "16", "GW_NETWATCH_DRIVER": "1",
 		"FIREWALL": "1", "FIREWALL_ALLOW": "tcp/8081 udp/5683-5684 tcp/9100@192.168.1.20 udp/69@fd00::/8 tcp/5201@bridge",
+		"METRICS": "10.0.0.2:9000", "METRICS_ALLOW": "203.0.113.0/24", "SYSLOG": "tcp://logs.lan:601",
 	}
 	root := box(t, nil)
 	var all []Assignment

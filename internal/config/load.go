@@ -721,6 +721,23 @@ func (l *loader) gateway() Gateway {
 				w.used = cmp.Or(joinOpenings(g.Firewall.Allow), "none of them")
 			}
 			return w
+		case "METRICS":
+			listen, ok := parseListen(e.value)
+			if !ok {
+				return verdict{problem: "neither on, off nor [ADDRESS][:PORT]", used: "off"}
+			}
+			g.Metrics = listen
+		case "METRICS_ALLOW":
+			var w verdict
+			if g.MetricsAllow, w = parseAllow(e.value); w.problem != "" {
+				return w.using(cmp.Or(joinPrefixes(g.MetricsAllow), "local networks only"))
+			}
+		case "SYSLOG":
+			to, ok := parseSyslog(e.value)
+			if !ok {
+				return verdict{problem: "neither off, udp://HOST[:PORT] nor tcp://HOST[:PORT]", used: "off"}
+			}
+			g.Syslog = to
 		default:
 			return verdict{problem: unknown}
 		}
@@ -779,6 +796,75 @@ func joinOpenings(all []Opening) string {
 		s[i] = o.String()
 	}
 	return strings.Join(s, " ")
+}
+
+// parseListen reads METRICS: on, off, or an address, a port, or both.
+func parseListen(s string) (listen string, ok bool) {
+	switch s {
+	case "", "0", "no", "false", "off":
+		return "", true
+	case "1", "yes", "true", "on":
+		return ":" + strconv.Itoa(DefaultMetricsPort), true
+	}
+	host := s
+	if inner, bracket := strings.CutPrefix(s, "["); bracket && strings.HasSuffix(inner, "]") {
+		host = strings.TrimSuffix(inner, "]")
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) { // in a zone
+		return "", false
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return netip.AddrPortFrom(a.Unmap(), DefaultMetricsPort).String(), true
+	}
+	if port, is := strings.CutPrefix(s, ":"); is {
+		n, ok := parseInt(port, 1, 1<<16-1)
+		return ":" + strconv.Itoa(n), ok
+	}
+	p, err := netip.ParseAddrPort(s)
+	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port()).String(), err == nil && p.Port() != 0
+}
+
+// parseSyslog reads SYSLOG. The ports are those of RFC 5426 and of what
+// everybody uses for RFC 6587.
+func parseSyslog(s string) (to Syslog, ok bool) {
+	if s == "" || s == "off" {
+		return Syslog{}, true
+	}
+	host, port := "", ""
+	for _, n := range []struct{ network, port string }{{"udp", "514"}, {"tcp", "601"}} {
+		if rest, is := strings.CutPrefix(s, n.network+"://"); is {
+			to.Network, host, port = n.network, rest, n.port
+		}
+	}
+	inner, bracket := strings.CutPrefix(host, "[")
+	switch {
+	case bracket && strings.HasSuffix(inner, "]"):
+		host = strings.TrimSuffix(inner, "]")
+	case bracket || strings.Count(host, ":") == 1:
+		i := strings.LastIndexByte(host, ':')
+		if i < 0 {
+			return Syslog{}, false
+		}
+		host, port = host[:i], host[i+1:]
+		if bracket {
+			if host, ok = strings.CutSuffix(host[1:], "]"); !ok {
+				return Syslog{}, false
+			}
+		}
+	}
+	n, ok := parseInt(port, 1, 1<<16-1)
+	ok = ok && !strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r > '~' }) // in a zone
+	if _, err := netip.ParseAddr(host); err != nil {
+		ok = ok && !bracket && isName(host, 253)
+	}
+	if !ok || to.Network == "" {
+		return Syslog{}, false
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	to.Address = host + ":" + strconv.Itoa(n)
+	return to, true
 }
 
 // Limits of GW_LOG_KIB: a boot's lines at least, and what 25 MiB can spare:

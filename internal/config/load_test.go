@@ -551,6 +551,27 @@ func TestOthers(t *testing.T) {
 			[]string{fileGateway + `:1: GW_LOG_KIB="257": not a number from 16 to 256; using 64`},
 		},
 		{
+			"metrics and syslog",
+			map[string]string{fileGateway: "METRICS=on\nMETRICS_ALLOW=203.0.113.7 2001:db8::/32\nSYSLOG=tcp://logs.lan\n"},
+			func(c Config) any { return c.Gateway },
+			Gateway{
+				LogKiB: 64, Metrics: ":9100", MetricsAllow: []netip.Prefix{netip.MustParsePrefix("203.0.113.7/32"), netip.MustParsePrefix("2001:db8::/32")},
+				Syslog: Syslog{"tcp", "logs.lan:601"},
+			},
+			nil,
+		},
+		{
+			"metrics and syslog bad",
+			map[string]string{fileGateway: "METRICS=here\nMETRICS_ALLOW=all\nSYSLOG=logs.lan\n"},
+			func(c Config) any { return c.Gateway.Metrics + c.Gateway.Syslog.String() },
+			"off",
+			[]string{
+				fileGateway + `:1: METRICS="here": neither on, off nor [ADDRESS][:PORT]; using off`,
+				fileGateway + `:2: METRICS_ALLOW="all": "all" is neither an address nor a prefix; using local networks only`,
+				fileGateway + `:3: SYSLOG="logs.lan": neither off, udp://HOST[:PORT] nor tcp://HOST[:PORT]; using off`,
+			},
+		},
+		{
 			"Ethernet",
 			map[string]string{fileGateway: "ETH_PROFILE=latency\nETH_KNOBS=\"kick_threshold=8  rx_checksum=off\"\nETH_QDISC=default\n"},
 			func(c Config) any { return c.Gateway.Ethernet },

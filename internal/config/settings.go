@@ -36,7 +36,8 @@ func (s Setting) Live() bool {
 	case fileRadio:
 		return slices.Contains(live[:], s.Key)
 	case fileGateway:
-		return strings.HasPrefix(s.Key, "ETH_") || strings.HasPrefix(s.Key, "FIREWALL")
+		return strings.HasPrefix(s.Key, "ETH_") || strings.HasPrefix(s.Key, "FIREWALL") ||
+			strings.HasPrefix(s.Key, "METRICS") || s.Key == "SYSLOG"
 	}
 	return false
 }
@@ -112,6 +113,9 @@ func Settings() []Setting {
 		{"gateway.GW_NETWATCH_DRIVER", "0, 1: netwatch binds the Ethernet driver anew before it reboots", fileGateway, "GW_NETWATCH_DRIVER", core, func(c c, _ brd) string { return bit(c.Gateway.NetwatchDriver) }},
 		{"gateway.FIREWALL", "0, 1: drops what is not known to be needed (docs/firewall.md); gwctl firewall tries it first", fileGateway, "FIREWALL", core, func(c c, _ brd) string { return bit(c.Gateway.Firewall.On) }},
 		{"gateway.FIREWALL_ALLOW", "ports between blanks that it lets in, too: tcp/8081, udp/5683-5684, tcp/9100@192.168.1.20 (or @bridge)", fileGateway, "FIREWALL_ALLOW", core, func(c c, _ brd) string { return joinOpenings(c.Gateway.Firewall.Allow) }},
+		{"gateway.METRICS", "off; on, or ADDRESS, :PORT, ADDRESS:PORT: where Prometheus finds figures", fileGateway, "METRICS", core, func(c c, _ brd) string { return cmp.Or(c.Gateway.Metrics, "off") }},
+		{"gateway.METRICS_ALLOW", "addresses and prefixes between commas: who else than local networks may have them", fileGateway, "METRICS_ALLOW", core, func(c c, _ brd) string { return joinPrefixes(c.Gateway.MetricsAllow) }},
+		{"gateway.SYSLOG", "off; udp://HOST[:514], tcp://HOST[:601]: where the log is sent", fileGateway, "SYSLOG", core, func(c c, _ brd) string { return c.Gateway.Syslog.String() }},
 	}
 	for _, s := range []struct {
 		prefix, file string

@@ -75,11 +75,12 @@ type panelist interface {
 func Applet(version string) applet.Applet {
 	return applet.Applet{
 		Name: "core", Group: applet.Service,
-		Summary: "the rarely active services in one process: eth, firewall, netwatch, mdns, clock, panel, SSH's port",
+		Summary: "the rarely active services in one process: eth, firewall, netwatch, mdns, clock, panel, SSH's port, metrics, syslog",
 		Usage: `core
 Brings the network up, keeps it up, watches whether anybody answers, announces
-the gateway, keeps the clock by time servers, minds the button and the LEDs, and
-hands SSH connections to sshd.
+the gateway, keeps the clock by time servers, minds the button and the LEDs,
+hands SSH connections to sshd, and where it is set serves figures and sends the
+log to a server.
 gwinit starts it; it takes no options.`,
 		Run: func(ctx context.Context, _ applet.IO, args []string) error {
 			if len(args) > 0 {
@@ -115,10 +116,13 @@ func run(ctx context.Context, version string) error {
 	defer cancel()
 	tune := newTuner(os.Getenv(api.EnvBootMode) == api.BootSafe)
 	mdns := newMDNS(version, os.Getenv(api.EnvBootMode))
-	port := newSSHPort(conn, func(line string) { fmt.Fprintln(os.Stderr, line) })
-	guard := newFirewall(os.Getenv(api.EnvBootMode))
+	log := func(line string) { fmt.Fprintln(os.Stderr, line) }
+	port := newSSHPort(conn, log)
+	mode := os.Getenv(api.EnvBootMode)
+	figures, syslog := newMetrics(mode, log), newSyslog(mode, log)
+	guard := newFirewall(mode)
 	panel := newPanel(net.NTP, os.Getenv(api.EnvBootMode))
-	services := []func(context.Context) error{guard.Run, net.Run, tune.Run, watch.Run, mdns.Run, clock.Run, panel.Run, port}
+	services := []func(context.Context) error{guard.Run, net.Run, tune.Run, watch.Run, mdns.Run, clock.Run, panel.Run, port, figures.Run, syslog.Run}
 	ended := make(chan error, len(services)+1)
 	for _, run := range services {
 		go func() { ended <- run(ctx) }()
@@ -148,6 +152,8 @@ func run(ctx context.Context, version string) error {
 				return json.Marshal(slices.Concat(warnings(), guard.Warnings(), tune.Warnings(), watch.Warnings()))
 			case "panel":
 				return json.Marshal(panel.Status())
+			case "ssh":
+				return sshCount(api.SSHPath)
 			case "eth", "eth-set":
 				return tune.Call(method, params)
 			case "firewall", "firewall-set", "firewall-confirm", "firewall-undo":
@@ -157,9 +163,11 @@ func run(ctx context.Context, version string) error {
 				guard.Reload()
 				tune.Reload()
 				panel.Reload()
+				figures.Reload()
+				syslog.Reload()
 				return []byte("{}"), nil
 			}
-			return nil, fmt.Errorf("core has no method %q; it has status, clock, panel, eth, eth-set, firewall, firewall-set, firewall-confirm, firewall-undo, netwatch, incidents, warnings, reload", method)
+			return nil, fmt.Errorf("core has no method %q; it has status, clock, panel, eth, eth-set, firewall, firewall-set, firewall-confirm, firewall-undo, netwatch, incidents, ssh, warnings, reload", method)
 		})
 	}()
 	if err := conn.Ready("eth"); err != nil {

@@ -146,6 +146,7 @@ func commands() []command {
 		{"firewall", "[VERB ...]", "the open ports: set, allow, confirm, undo", firewallMore, firewall},
 		{"netwatch", "[incidents ...]", "does anybody answer, and what if nobody does", netwatchMore, netwatch},
 		{"incidents", "[show N]", "what is kept of reboots by netwatch and of panics", "", incidents},
+		{"metrics", "", "every figure as Prometheus text", "", figures},
 		{"start", "SERVICE", "start a service that is stopped or failed", "", service},
 		{"stop", "SERVICE", "stop a service until a start or the next boot", "", service},
 		{"restart", "SERVICE", "stop and start a service", "", service},
@@ -178,6 +179,7 @@ const usage = `usage: gwctl [OPTIONS] COMMAND [ARGUMENTS]
   firewall [VERB ...]          the open ports: set, allow, confirm, undo
   netwatch [incidents ...]     does anybody answer, and what if nobody does
   incidents [show N]           what is kept of reboots by netwatch and of panics
+  metrics                      every figure as Prometheus text
   start SERVICE                start a service that is stopped or failed
   stop SERVICE                 stop a service until a start or the next boot
   restart SERVICE              stop and start a service

@@ -6,6 +6,13 @@ import (
 	"net/netip"
 )
 
+// Local tells whether an address is one of local networks by itself: the
+// gateway's own, or private or link-local (RFC 1918, RFC 4193; RFC 3927, RFC
+// 4291). Others may be on-link all the same, see Prefixes.
+func Local(a netip.Addr) bool {
+	return a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast()
+}
+
 // Prefixes returns the networks of the interfaces' addresses, loopback's among
 // them. It asks the kernel each time.
 func Prefixes() ([]netip.Prefix, error) {

@@ -29,6 +29,7 @@ type gauge struct {
 	left      int           // bytes in the queue up to the sample's last; 0: none is under way
 	ready     time.Duration // of the sample
 	histogram [api.LatencyBuckets]uint32
+	total     time.Duration // of the samples
 
 	held      bool // not empty after a write
 	heldSince time.Duration
@@ -95,7 +96,9 @@ func (q *queue) sampled(n int) {
 	g := &q.gauge
 	if g.left -= n; g.left <= 0 {
 		g.left = 0
-		g.histogram[bucket(q.now()-g.ready)]++
+		d := q.now() - g.ready
+		g.total += d
+		g.histogram[bucket(d)]++
 	}
 }
 
@@ -137,4 +140,5 @@ func (q *queue) flow(f *api.BridgeFlow) {
 		n--
 	}
 	f.Latency = append([]uint32{}, g.histogram[:n]...)
+	f.LatencySeconds = g.total.Seconds()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gwinit/internal/config"
+	"gwinit/internal/onlink"
 )
 
 // Who may have the radio, and who may take it from whom. Nothing here has a
@@ -134,7 +135,7 @@ func (o *Options) standing(peer netip.Addr, on *links, now time.Duration) standi
 		return inside
 	case o.Allow != nil:
 		return in(o.Allow)
-	case peer.IsPrivate(), peer.IsLinkLocalUnicast(): // RFC 1918, RFC 4193; RFC 3927, RFC 4291
+	case onlink.Local(peer):
 		return inside
 	case o.OnLink == nil:
 		return outside

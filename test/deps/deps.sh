@@ -42,20 +42,22 @@ packages() {
 	exit 2
 }
 
-# A time server for the unit tests. It is unpacked and not installed: it would
-# take the machine's own time service's place, and set the clock.
-unpack_chrony() {
-	at=${XDG_CACHE_HOME:-$HOME/.cache}/gwinit/chrony
-	[ ! -x "$at/usr/sbin/chronyd" ] || return 0
+# Servers for the unit tests: a time server, a syslog server, and what checks
+# Prometheus text. They are unpacked and not installed: they would
+# take the place of the machine's own services, and set the clock.
+unpack() { # NAME PROGRAM PACKAGE...
+	at=${XDG_CACHE_HOME:-$HOME/.cache}/gwinit/$1
+	[ ! -x "$at/$2" ] || return 0
+	shift 2
 	command -v dpkg-deb >/dev/null && command -v apt-get >/dev/null || {
-		echo "deps.sh: no Debian system; unpack its package chrony into $at" >&2
+		echo "deps.sh: no Debian system; unpack its packages $* into $at" >&2
 		return 1
 	}
 	dir=$(mktemp -d)
-	if ! { (cd "$dir" && apt-get download chrony) && dpkg-deb -x "$dir"/chrony_*.deb "$dir/x" &&
+	if ! { (cd "$dir" && apt-get download "$@") && find "$dir" -name "*.deb" -exec dpkg-deb -x {} "$dir/x" \; &&
 		mkdir -p "$at" && cp -R "$dir/x/." "$at/"; } >"$dir/log" 2>&1; then
 		tail -5 "$dir/log" >&2
-		echo "deps.sh: that failed: apt-get download chrony, and unpack it into $at; apt-get update first?" >&2
+		echo "deps.sh: that failed: apt-get download $*, and unpack it into $at; apt-get update first?" >&2
 		rm -rf "$dir"
 		return 1
 	fi
@@ -64,7 +66,11 @@ unpack_chrony() {
 
 wanted=
 for group in "$@"; do
-	[ "$group" != test ] || unpack_chrony
+	if [ "$group" = test ]; then
+		unpack chrony usr/sbin/chronyd chrony
+		unpack rsyslog usr/sbin/rsyslogd rsyslog libestr0 libfastjson4 liblognorm5
+		unpack prometheus usr/bin/promtool prometheus
+	fi
 	list=$(packages "$group")
 	wanted="$wanted $list"
 done

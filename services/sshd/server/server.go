@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
+	"gwinit/internal/api"
 	"gwinit/internal/control"
 	"gwinit/internal/onlink"
 )
@@ -66,6 +67,8 @@ type Server struct {
 	keys []ssh.Signer
 	gate gate
 
+	count tally
+
 	verifying sync.Mutex // held during a check of a password
 	known     judged
 }
@@ -89,7 +92,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{o: o, keys: keys}, nil
+	return &Server{o: o, keys: keys, count: newTally(o.Root)}, nil
 }
 
 // Sessions is the sshd.Sessions of this package.
@@ -125,6 +128,9 @@ func (s *Server) Session(ctx context.Context, c net.Conn) {
 		s.gate.leave(v)
 		if l.tried {
 			s.gate.fail(from)
+			s.count.add(func(n *api.SSH) { n.Failed++ })
+		} else {
+			s.count.add(func(n *api.SSH) { n.Aborted++ })
 		}
 		why := err.Error()
 		if len(why) > maxReason { // it may quote what the peer sent
@@ -143,10 +149,13 @@ func (s *Server) Session(ctx context.Context, c net.Conn) {
 	}
 	go ssh.DiscardRequests(requests)
 	if !room {
+		s.count.add(func(n *api.SSH) { n.Failed++ })
 		s.o.Log("login from " + peer + " refused: there are " + strconv.Itoa(maxOpen) + " already")
 		refuseAll(c, channels, "this gateway has "+strconv.Itoa(maxOpen)+" SSH connections open already, and that is as many as it takes")
 		return
 	}
+	s.count.add(func(n *api.SSH) { n.Open++; n.Logins++ })
+	defer s.count.add(func(n *api.SSH) { n.Open-- })
 	defer s.gate.forget()
 	how, _ := conn.Permissions.ExtraData[fingerprint{}].(string)
 	switch {

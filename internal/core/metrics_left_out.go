@@ -1,0 +1,5 @@
+//go:build no_metrics
+
+package core
+
+func newMetrics(string, func(string)) reloader { return nothing{} }

@@ -1,0 +1,5 @@
+//go:build no_syslog
+
+package core
+
+func newSyslog(string, func(string)) reloader { return nothing{} }

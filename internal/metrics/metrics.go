@@ -1,0 +1,190 @@
+// Package metrics makes Prometheus text of what a gateway says of itself, for
+// `gwctl metrics`, `gwctl exporter` and the responder on the box (docs/metrics.md).
+// All of them have the series of this package and no other.
+//
+// The text is that of format version 0.0.4 (prometheus.io, "Exposition
+// formats"). The package asks over the control protocol and holds no state.
+package metrics
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+
+	"gwinit/internal/api"
+)
+
+// ContentType is that of the text, for HTTP.
+const ContentType = "text/plain; version=0.0.4; charset=utf-8"
+
+// Sample is what is known of a gateway at one time. What is nil did not answer,
+// and has no series.
+type Sample struct {
+	Status   *api.Status
+	Bridge   *api.BridgeWatch
+	Ethernet *api.Ethernet
+	Netwatch *api.Netwatch
+	SSH      *api.SSH
+}
+
+// Asker sends one request of the control protocol and returns its answer; the
+// Do of a control client is one.
+type Asker func(ctx context.Context, op string, args any) (json.RawMessage, error)
+
+// Collect asks a gateway. A service that does not answer is left out; the error
+// is that of PID 1's status, or of the connection.
+func Collect(ctx context.Context, ask Asker) (s Sample, err error) {
+	if err := fill(ctx, ask, api.OpStatus, nil, &s.Status); err != nil {
+		return s, err
+	}
+	call := func(service, method string, to any) {
+		if err != nil {
+			return
+		}
+		var refused *api.Error
+		e := fill(ctx, ask, api.OpCall, api.CallArgs{Service: service, Method: method}, to)
+		if !errors.As(e, &refused) {
+			err = e
+		}
+	}
+	if s.Status.Bridge != nil {
+		call("bridge", "watch", &s.Bridge)
+	}
+	if s.Status.Network != nil {
+		call("core", "eth", &s.Ethernet)
+		call("core", "netwatch", &s.Netwatch)
+		call("core", "ssh", &s.SSH)
+	}
+	return s, err
+}
+
+func fill(ctx context.Context, ask Asker, op string, args, to any) error {
+	data, err := ask(ctx, op, args)
+	if err == nil {
+		err = json.Unmarshal(data, to)
+	}
+	return err
+}
+
+// The types of families.
+const (
+	counter   = "counter"
+	gauge     = "gauge"
+	histogram = "histogram"
+	untyped   = "untyped"
+)
+
+// Prefix begins the name of every family.
+const Prefix = "gateway_"
+
+// writer makes the text.
+type writer struct {
+	b    []byte
+	name string // of the family that is being written
+	head string // its lines HELP and TYPE, until its first sample
+}
+
+// family begins the next one. One without samples is not in the text. help has
+// neither a backslash nor a line's end.
+func (w *writer) family(name, kind, help string) {
+	w.name = name
+	w.head = "# HELP " + Prefix + name + " " + help + "\n# TYPE " + Prefix + name + " " + kind + "\n"
+}
+
+// begin writes a sample up to its value. labels are as label makes them, with
+// commas between.
+func (w *writer) begin(suffix, labels string) {
+	w.b = append(w.b, w.head...)
+	w.head = ""
+	w.b = append(w.b, Prefix...)
+	w.b = append(w.b, w.name...)
+	w.b = append(w.b, suffix...)
+	if labels != "" {
+		w.b = append(append(append(w.b, '{'), labels...), '}')
+	}
+	w.b = append(w.b, ' ')
+}
+
+func (w *writer) uintOf(suffix, labels string, v uint64) {
+	w.begin(suffix, labels)
+	w.b = append(strconv.AppendUint(w.b, v, 10), '\n')
+}
+
+func (w *writer) floatOf(suffix, labels string, v float64) {
+	w.begin(suffix, labels)
+	w.b = append(strconv.AppendFloat(w.b, v, 'g', -1, 64), '\n')
+}
+
+func (w *writer) uint(labels string, v uint64)   { w.uintOf("", labels, v) }
+func (w *writer) float(labels string, v float64) { w.floatOf("", labels, v) }
+
+func (w *writer) bool(labels string, v bool) {
+	n := uint64(0)
+	if v {
+		n = 1
+	}
+	w.uint(labels, n)
+}
+
+// One sample without labels each.
+func (w *writer) count(name, help string, v uint64) {
+	w.family(name, counter, help)
+	w.uint("", v)
+}
+
+func (w *writer) gauge(name, help string, v uint64) {
+	w.family(name, gauge, help)
+	w.uint("", v)
+}
+
+func (w *writer) seconds(name, help string, v float64) {
+	w.family(name, gauge, help)
+	w.float("", v)
+}
+
+func (w *writer) is(name, help string, v bool) {
+	w.family(name, gauge, help)
+	w.bool("", v)
+}
+
+// label is name="value".
+func label(name, value string) string {
+	if strings.ContainsAny(value, "\\\"\n") {
+		value = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value)
+	}
+	return name + `="` + strings.ToValidUTF8(value, "\uFFFD") + `"`
+}
+
+// labels joins them.
+func labels(all ...string) string { return strings.Join(all, ",") }
+
+// Append adds the text of s to b.
+func Append(b []byte, s Sample) []byte {
+	w := &writer{b: b}
+	if st := s.Status; st != nil {
+		w.box(st)
+		w.services(st.Services)
+		w.clock(st)
+		if st.Network != nil {
+			w.network(st.Network)
+		}
+	}
+	if s.Ethernet != nil {
+		w.ethernet(s.Ethernet)
+	}
+	if s.Status != nil && s.Status.Bridge != nil {
+		w.bridge(s.Status.Bridge)
+	}
+	if s.Bridge != nil && s.Bridge.Engine != "kernel" {
+		w.flows(&s.Bridge.FromRadio, &s.Bridge.ToRadio)
+	}
+	if s.Netwatch != nil {
+		w.netwatch(s.Netwatch)
+	}
+	if s.SSH != nil {
+		w.ssh(s.SSH, s.Status)
+	}
+	return w.b
+}
