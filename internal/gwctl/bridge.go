@@ -90,8 +90,7 @@ func (e *env) bridge(live bool) error {
 			err = e.write(func(b *bytes.Buffer) {
 				var page bytes.Buffer
 				screen{&page, e.colour()}.watch(w, last)
-				// Home, each line cleared behind its text, then the rest: no flicker.
-				b.WriteString("\x1b[H" + strings.ReplaceAll(page.String(), "\n", "\x1b[K\n") + "\x1b[J")
+				b.WriteString(onScreen(page.String(), e.height()))
 			})
 		default:
 			err = e.write(func(b *bytes.Buffer) { b.WriteString(watchLine(w, last) + "\n") })

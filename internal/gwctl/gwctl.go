@@ -136,7 +136,7 @@ type command struct {
 // commands is the table of subcommands, in the order of the help.
 func commands() []command {
 	return []command{
-		{"status", "", "the whole gateway on one screen", "", status},
+		{"status", "[-w]", "the whole gateway on one screen", statusMore, status},
 		{"logs", "[-f] [-n N] [SERVICE]", "what the services said since the start", "" +
 			"  -f    go on with what comes; the last 10 lines first\n" +
 			"  -n N  only the newest N lines; 0: all that is kept\n", logs},
@@ -171,7 +171,7 @@ const general = `  -json         answer in JSON (docs/control.md), errors too
 // an applet makes the table of all of them.
 const usage = `usage: gwctl [OPTIONS] COMMAND [ARGUMENTS]
 
-  status                       the whole gateway on one screen
+  status [-w]                  the whole gateway on one screen
   logs [-f] [-n N] [SERVICE]   what the services said since the start
   radio [VERB ...]             who has the radio; release, take, mode
   bridge [-w] | tap [OPTIONS]  what passes the radio's bridge, and a copy of it
@@ -517,10 +517,14 @@ func noArguments(name string, args []string) error {
 	return nil
 }
 
-func status(e *env, _ *flag.FlagSet) func([]string) error {
+func status(e *env, f *flag.FlagSet) func([]string) error {
+	live := f.Bool("w", false, "")
 	return func(args []string) error {
 		if err := noArguments(e.name, args); err != nil {
 			return err
+		}
+		if *live {
+			return e.watch()
 		}
 		data, err := e.ask(api.OpStatus, nil)
 		if err != nil {

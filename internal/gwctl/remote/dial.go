@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,12 +22,20 @@ const (
 	sshPort    = 22
 	bridgePort = 8888
 
-	connectTime   = 4 * time.Second
-	handshakeTime = 20 * time.Second // key exchange on a slow CPU; without what people type
 	// aliveEvery is how often a gateway is asked whether it is there; two
 	// questions without an answer end the connection.
 	aliveEvery = 15 * time.Second
 )
+
+// times bound a login. Zero is the defaults.
+type times struct {
+	connect   time.Duration // 4 s
+	handshake time.Duration // 20 s: key exchange on a slow CPU; without what people type
+}
+
+func (t times) or() times {
+	return times{cmp.Or(t.connect, 4*time.Second), cmp.Or(t.handshake, 20*time.Second)}
+}
 
 // conn is a login.
 type conn struct {
@@ -78,7 +87,8 @@ func (r *runner) dial(ctx context.Context, t target) (*conn, error) {
 
 func (r *runner) dialPort(ctx context.Context, t target, port int) (*conn, error) {
 	addr := net.JoinHostPort(t.host, strconv.Itoa(port))
-	d := net.Dialer{Timeout: connectTime}
+	limits := r.times.or()
+	d := net.Dialer{Timeout: limits.connect}
 	tcp, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		var op *net.OpError
@@ -90,7 +100,7 @@ func (r *runner) dialPort(ctx context.Context, t target, port int) (*conn, error
 	ctx, stop := context.WithCancel(ctx)
 	context.AfterFunc(ctx, func() { tcp.Close() })
 	// Who is asked something has the time to answer.
-	watch := newWatchdog(handshakeTime, func() { tcp.Close() })
+	watch := newWatchdog(limits.handshake, func() { tcp.Close() })
 	defer watch.stop()
 	keys := r.known.forHost(t.host, port)
 	var refusal error
@@ -115,7 +125,7 @@ func (r *runner) dialPort(ctx context.Context, t target, port int) (*conn, error
 		case refusal != nil:
 			return nil, refused{refusal}
 		case watch.fired():
-			return nil, fmt.Errorf("%s: no SSH server answered within %v", addr, handshakeTime)
+			return nil, fmt.Errorf("%s: no SSH server answered within %v", addr, limits.handshake)
 		case strings.Contains(err.Error(), "unable to authenticate"):
 			return nil, refused{fmt.Errorf("%s@%s: the gateway lets none of these in: %s. Its keys are in /userdata/ssh/authorized_keys; -i FILE offers another, gwctl -H %s setup brings in the first", t.user, addr, tried, t.name)}
 		}

@@ -6,12 +6,11 @@
 // gateways' own are checked with ~/.ssh/known_hosts.
 //
 // With several hosts (-H a,b,c, or -G GROUP of ~/.config/gwctl/hosts) each runs
-// for itself, a few at a time; its lines begin with its name, and who failed is
-// told at the end.
+// for itself, a few at a time. What is a table of facts is shown with a column for
+// each, else its lines begin with its name; who failed is told at the end.
 package remote
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -28,15 +27,10 @@ import (
 
 	"gwinit/internal/applet"
 	"gwinit/internal/control/client"
-	"gwinit/internal/control/wire"
 	"gwinit/internal/gwctl"
 )
 
 const (
-	// atOnce is how many gateways are asked at a time.
-	atOnce = 32
-	// keepBytes is how much of one gateway's output is kept until it is shown.
-	keepBytes = 256 << 10
 	// controlSubsystem is the control protocol on a gateway (docs/control.md).
 	controlSubsystem = "gwctl-control"
 	setupUser        = "setup"
@@ -49,8 +43,10 @@ on gateways elsewhere:
   -G GROUP,...               the hosts of that group in the hosts file; all: every one
   -i FILE                    log in with this private key
   -accept-new                keep the key of a gateway not known yet, without a question
+  -timeout TIME              of several: how long each may take (2m)
   setup                      bring in the first key, with the code on the serial console
   reboot -w                  come back when the gateway does, and tell its boot mode
+  exporter [-listen ADDRESS] serve the figures of many to Prometheus
 
 The hosts file is ~/.config/gwctl/hosts: NAME [USER@]HOST[:PORT] [GROUP ...] a line.
 `
@@ -67,12 +63,20 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 		if err != nil {
 			return err
 		}
+		name := firstWord(rest)
+		if text := topic(rest); text != "" {
+			_, err := io.WriteString(std.Out, text)
+			return err
+		}
+		if name == exporterName && r.hosts == "" && r.group == "" {
+			r.group = allGroup
+		}
 		if r.hosts == "" && r.group == "" {
 			if text := helpOnTheBox(rest); text != "" {
 				_, err := io.WriteString(std.Out, text)
 				return err
 			}
-			if name := firstWord(rest); name != "" && name != "help" && !r.isLocal(name) && !slices.Contains(rest, "-socket") && !help(rest) {
+			if name != "" && name != "help" && !r.isLocal(name) && !slices.Contains(rest, "-socket") && !help(rest) {
 				return applet.Usagef("which gateway? gwctl -H HOST %s; gwctl discover finds them", name)
 			}
 			return here(ctx, std, rest)
@@ -84,6 +88,9 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 		r.known = &known{accept: r.accept}
 		if dir := home(); dir != "" {
 			r.known.path = filepath.Join(dir, ".ssh", "known_hosts")
+		}
+		if name == exporterName {
+			return r.export(ctx, targets, rest)
 		}
 		if len(targets) == 1 {
 			return r.one(ctx, std, targets[0], rest)
@@ -131,6 +138,8 @@ type runner struct {
 	accept                 bool
 	several                bool          // gateways are asked at a time
 	every                  time.Duration // between two looks for a gateway that restarts; 0: askEvery
+	each                   time.Duration // for one of several gateways
+	times                  times
 
 	known *known
 	keyMu sync.Mutex // guards keys
@@ -147,6 +156,7 @@ func (r *runner) options(args []string) (rest []string, err error) {
 	f.StringVar(&r.group, "G", "", "")
 	f.StringVar(&r.identity, "i", "", "")
 	f.BoolVar(&r.accept, "accept-new", false, "")
+	f.DurationVar(&r.each, "timeout", eachTime, "")
 	for len(args) > 0 {
 		if args[0] == "--" {
 			return append(rest, args...), nil
@@ -167,6 +177,9 @@ func (r *runner) options(args []string) (rest []string, err error) {
 			return nil, applet.Usagef("%v", err)
 		}
 		args = args[n:]
+	}
+	if r.each <= 0 {
+		return nil, applet.Usagef("-timeout takes a time, such as 30s or 2m")
 	}
 	return rest, nil
 }
@@ -228,21 +241,29 @@ func (r *runner) one(ctx context.Context, std applet.IO, t target, args []string
 		}
 	}
 	defer end()
-	dial := func(ctx context.Context, socket string) (*client.Client, error) {
+	// The login outlives the request that it is made for.
+	dial := func(context.Context, string) (*client.Client, error) {
 		login.Lock()
 		defer login.Unlock()
-		if login.c == nil {
-			c, err := r.dial(context.WithoutCancel(ctx), t)
-			if err != nil {
+		for kept := login.c != nil; ; kept = false {
+			if login.c == nil {
+				c, err := r.dial(ctx, t)
+				if err != nil {
+					return nil, gwctl.Unreachable{Err: err}
+				}
+				login.c = c
+			}
+			ch, err := openControl(login.c)
+			switch {
+			case err == nil:
+				return client.New(ch), nil
+			case !kept:
 				return nil, gwctl.Unreachable{Err: err}
 			}
-			login.c = c
+			// One of before may be broken: the gateway was restarted.
+			login.c.Close()
+			login.c = nil
 		}
-		ch, err := openControl(login.c)
-		if err != nil {
-			return nil, gwctl.Unreachable{Err: err}
-		}
-		return client.New(ch), nil
 	}
 	steering := slices.DeleteFunc(slices.Clone(r.local), func(l gwctl.Local) bool { return l.Steer == nil })
 	return gwctl.Command(r.version, dial, steering...).Run(gwctl.WithRedial(ctx, end), std, args)
@@ -333,119 +354,6 @@ func (r *runner) setup(ctx context.Context, std applet.IO, t target) error {
 	}
 	_, err = fmt.Fprintf(std.Out, "gwctl -H %s status works from now on.\n", t.name)
 	return err
-}
-
-// outcome is what came of one of several gateways.
-type outcome struct {
-	out, errs capped
-	err       error
-}
-
-// many carries args out on each, atOnce at a time, and shows what each said when
-// all before it are done.
-func (r *runner) many(ctx context.Context, targets []target, args []string) error {
-	results := make([]chan *outcome, len(targets))
-	slots := make(chan struct{}, atOnce)
-	for i, t := range targets {
-		results[i] = make(chan *outcome, 1)
-		go func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			o := &outcome{}
-			std := applet.IO{In: strings.NewReader(""), Out: &o.out, Err: &o.errs}
-			o.err = r.one(ctx, std, t, slices.Clone(args))
-			results[i] <- o
-		}()
-	}
-	width := 0
-	for _, t := range targets {
-		width = max(width, len(t.name))
-	}
-	asJSON := slices.Contains(args, "-json") || slices.Contains(args, "--json")
-	var failed []string
-	for i, t := range targets {
-		o := <-results[i]
-		if o.err != nil {
-			failed = append(failed, t.name)
-		}
-		if err := r.show(t, o, width, asJSON); err != nil {
-			return err
-		}
-	}
-	if len(failed) == 0 {
-		return nil
-	}
-	if !asJSON {
-		fmt.Fprintf(r.std.Err, "gwctl: %d of %d failed: %s\n", len(failed), len(targets), strings.Join(failed, ", "))
-	}
-	return applet.Exit(1)
-}
-
-// show writes what one said, each line behind its name; with -json one line of
-// {"host":...,"data":...}.
-func (r *runner) show(t target, o *outcome, width int, asJSON bool) error {
-	said := o.out.Bytes()
-	why := ""
-	if o.err != nil && !errors.As(o.err, new(applet.Exit)) {
-		why = o.err.Error()
-	}
-	if asJSON {
-		line := struct {
-			Host  string   `json:"host"`
-			Data  rawLines `json:"data,omitempty"`
-			Error string   `json:"error,omitempty"`
-		}{t.name, rawLines(bytes.TrimSpace(said)), why}
-		b, err := wire.Marshal(line)
-		if err == nil {
-			_, err = r.std.Out.Write(append(b, '\n'))
-		}
-		return err
-	}
-	write := func(w io.Writer, text []byte) error {
-		for line := range bytes.Lines(text) {
-			if _, err := fmt.Fprintf(w, "%-*s  %s\n", width, t.name, bytes.TrimRight(line, "\n")); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := write(r.std.Out, said); err != nil {
-		return err
-	}
-	if o.out.cut || o.errs.cut {
-		why = strings.TrimPrefix(why+"; ", "; ") + fmt.Sprintf("it said more than %d KiB, the rest was left out", keepBytes>>10)
-	}
-	if err := write(r.std.Err, o.errs.Bytes()); err != nil || why == "" {
-		return err
-	}
-	return write(r.std.Err, []byte("gwctl: "+why))
-}
-
-// rawLines is JSON, several values of which make an array.
-type rawLines []byte
-
-func (r rawLines) MarshalJSON() ([]byte, error) {
-	lines := bytes.Split(r, []byte("\n"))
-	if len(lines) == 1 {
-		return r, nil
-	}
-	return append(append([]byte("["), bytes.Join(lines, []byte(","))...), ']'), nil
-}
-
-// capped keeps the first keepBytes.
-type capped struct {
-	bytes.Buffer
-	cut bool
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	room := keepBytes - c.Len()
-	if len(p) > room {
-		c.cut = true
-		c.Buffer.Write(p[:room])
-		return len(p), nil
-	}
-	return c.Buffer.Write(p)
 }
 
 // terminal is who sits at std, or nobody.

@@ -36,6 +36,7 @@ type box struct {
 	l      net.Listener
 	socket string
 	calls  func(api.CallArgs) (json.RawMessage, error) // what core answers
+	log    *controltest.Backend
 
 	mu     sync.Mutex // guards the rest
 	host   ssh.Signer
@@ -66,9 +67,9 @@ func newBox(t *testing.T, user ssh.PublicKey) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &box{t: t, l: l, user: user}
-	b.host, _ = newKey(t)
 	gateway := &controltest.Backend{Box: api.Status{Hostname: "attic", Board: api.Board{ID: "lidl"}, Version: "1.2"}}
+	b := &box{t: t, l: l, user: user, log: gateway}
+	b.host, _ = newKey(t)
 	gateway.Append("bridge", "hello")
 	gateway.OnCall = func(_ context.Context, a api.CallArgs) (json.RawMessage, error) { return b.calls(a) }
 	b.socket = controltest.Start(t, gateway, control.Options{})
