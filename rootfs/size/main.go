@@ -42,6 +42,8 @@ var parts = []part{
 	{"no_mdns", "mDNS"},
 	{"no_clock", "time (NTP)"},
 	{"no_panel", "button and LEDs"},
+	{"no_metrics", "metrics over HTTP"},
+	{"no_syslog", "log to a syslog server"},
 	{"no_ethtune", "Ethernet tuning, ethtool, fq_codel"},
 	{"no_netwatch", "netwatch"},
 	{"no_firewall", "firewall (nftables)"},
