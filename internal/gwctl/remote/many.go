@@ -21,8 +21,10 @@ const (
 	atOnce = 32
 	// followMost is how many can be followed: each is a login that stays.
 	followMost = 64
-	// eachTime is how long a gateway of several may take, if -timeout does not say.
+	// eachTime is how long a gateway of several may take, if -timeout does not
+	// say, and longTime where it sends or takes files or restarts.
 	eachTime = 2 * time.Minute
+	longTime = 15 * time.Minute
 	// keepBytes is how much of one gateway's output is kept until it is shown,
 	// and keepAll of all together.
 	keepBytes = 256 << 10
@@ -165,6 +167,9 @@ func (r *runner) askOne(ctx context.Context, t target, args []string, keep int) 
 	each := r.each
 	if each == 0 {
 		each = eachTime
+		if _, files := carry(args); files || firstWord(args) == "reboot" {
+			each = longTime
+		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, each, errLate)
 	defer cancel()

@@ -43,11 +43,12 @@ on gateways elsewhere:
   -G GROUP,...               the hosts of that group in the hosts file; all: every one
   -i FILE                    log in with this private key
   -accept-new                keep the key of a gateway not known yet, without a question
-  -timeout TIME              of several: how long each may take (2m)
+  -timeout TIME              of several: how long each may take (2m; 15m with files)
   setup                      bring in the first key, with the code on the serial console
   reboot -w                  come back when the gateway does, and tell its boot mode
   exporter [-listen ADDRESS] serve the figures of many to Prometheus
 
+gwctl help TOPIC tells more: hosts, setup, exporter, radio, metrics, json.
 The hosts file is ~/.config/gwctl/hosts: NAME [USER@]HOST[:PORT] [GROUP ...] a line.
 `
 
@@ -65,6 +66,12 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 		}
 		name := firstWord(rest)
 		if text := topic(rest); text != "" {
+			if firstWord(rest) == "help" && gwctl.Has(rest[1]) { // a command's, too
+				if err := here(ctx, std, rest); err != nil {
+					return err
+				}
+				text = "\n" + text
+			}
 			_, err := io.WriteString(std.Out, text)
 			return err
 		}
@@ -138,7 +145,7 @@ type runner struct {
 	accept                 bool
 	several                bool          // gateways are asked at a time
 	every                  time.Duration // between two looks for a gateway that restarts; 0: askEvery
-	each                   time.Duration // for one of several gateways
+	each                   time.Duration // for one of several gateways; 0: by the command
 	times                  times
 
 	known *known
@@ -156,7 +163,7 @@ func (r *runner) options(args []string) (rest []string, err error) {
 	f.StringVar(&r.group, "G", "", "")
 	f.StringVar(&r.identity, "i", "", "")
 	f.BoolVar(&r.accept, "accept-new", false, "")
-	f.DurationVar(&r.each, "timeout", eachTime, "")
+	f.DurationVar(&r.each, "timeout", 0, "")
 	for len(args) > 0 {
 		if args[0] == "--" {
 			return append(rest, args...), nil
@@ -178,7 +185,7 @@ func (r *runner) options(args []string) (rest []string, err error) {
 		}
 		args = args[n:]
 	}
-	if r.each <= 0 {
+	if r.each < 0 {
 		return nil, applet.Usagef("-timeout takes a time, such as 30s or 2m")
 	}
 	return rest, nil

@@ -25,6 +25,51 @@ Keys are the agent's, then ~/.ssh/id_ed25519, id_ecdsa, id_rsa (-i FILE: that
 one). The gateway's own key is checked with ~/.ssh/known_hosts; -accept-new
 keeps a new one without a question.
 `,
+	"setup": `The first minute of a gateway
+
+Nobody may log in to a new gateway until it has a key. Any of these brings one in:
+
+gwctl -H GATEWAY setup     with the code that its serial console shows for 15
+                           minutes after power-on (38400 8N1, press Enter), or
+                           within 3 minutes of three presses of its button
+ssh setup@GATEWAY          the same without gwctl
+make image SSH_KEY=FILE    an image that has it from the start
+
+Then: gwctl -H GATEWAY doctor, and in ~/.config/gwctl/hosts a name for it.
+No key of your own? ssh-keygen -t ed25519 makes one.
+`,
+	"radio": `The radio
+
+A client (Zigbee2MQTT, ZHA) connects to tcp://GATEWAY:8888.
+
+gwctl -H GATEWAY radio                  who has it, and how it is set
+gwctl -H GATEWAY bridge -w              what passes: rates, resent frames, faults
+gwctl -H GATEWAY bridge tap -ash        a copy of it, frame by frame
+gwctl -H GATEWAY radio release -for 10m the UART for another program; radio take
+gwctl -H GATEWAY config set radio.FIRMWARE_BAUD=460800
+gwctl -H GATEWAY radio mode otbr        for Thread; zigbee goes back
+
+A client that does not get it: gwctl -H GATEWAY logs bridge says why. Hosts of
+local networks may have it, and those of radio.BRIDGE_ALLOW.
+`,
+	"metrics": `Figures for Prometheus, and the log for a syslog server
+
+gwctl -H GATEWAY metrics                    all figures, once
+gwctl -H GATEWAY config set METRICS=on      the gateway serves them at :9100/metrics
+gwctl -G all exporter                       this computer serves those of many, by SSH
+gwctl -H GATEWAY config set SYSLOG=udp://HOST     or tcp://HOST[:PORT]
+gwctl -G home logs -f                       the log of several, here
+`,
+	"json": `For programs
+
+gwctl -json COMMAND prints JSON, one value a line, errors too:
+  {"error":{"code":CODE,"message":WORDS}}
+Codes are stable: bad-request, not-found, failed, busy, denied, version,
+unknown-op, unreachable. With several hosts a line is {"host":NAME,"data":...}.
+
+Exit status: 0 it worked, 1 it did not (or not on all), 2 a wrong command line.
+doctor: 1 warnings, 2 faults.
+`,
 }
 
 // topic is the text that `help TOPIC`, or -h of what is only here, asks for, or "".
