@@ -6,8 +6,8 @@ var topics = map[string]string{
 	"hosts": `Gateways, and how to name them
 
 gwctl discover                      who is on this network
-gwctl -H 192.168.1.5 status         by address or name; ports 22 and 8888 are tried
-gwctl -H me@attic.lan:8888 status   [USER@]HOST[:PORT]; the user is root without one
+gwctl -H 192.168.1.5 status         by address or name, at 22 or 8888
+gwctl -H me@attic.lan:8888 status   [USER@]HOST[:PORT]; the user is root else
 
 ~/.config/gwctl/hosts (Windows: %AppData%\gwctl\hosts) has names and groups:
   # NAME   [USER@]HOST[:PORT]     GROUPS
@@ -27,7 +27,7 @@ keeps a new one without a question.
 `,
 	"setup": `The first minute of a gateway
 
-Nobody may log in to a new gateway until it has a key. Any of these brings one in:
+Nobody may log in to a new gateway until it has a key. Any of these brings one:
 
 gwctl -H GATEWAY setup     with the code that its serial console shows for 15
                            minutes after power-on (38400 8N1, press Enter), or
@@ -43,7 +43,7 @@ No key of your own? ssh-keygen -t ed25519 makes one.
 A client (Zigbee2MQTT, ZHA) connects to tcp://GATEWAY:8888.
 
 gwctl -H GATEWAY radio                  who has it, and how it is set
-gwctl -H GATEWAY bridge -w              what passes: rates, resent frames, faults
+gwctl -H GATEWAY bridge -w              what passes: rates, faults
 gwctl -H GATEWAY bridge tap -ash        a copy of it, frame by frame
 gwctl -H GATEWAY radio release -for 10m the UART for another program; radio take
 gwctl -H GATEWAY config set radio.FIRMWARE_BAUD=460800
@@ -54,11 +54,11 @@ local networks may have it, and those of radio.BRIDGE_ALLOW.
 `,
 	"metrics": `Figures for Prometheus, and the log for a syslog server
 
-gwctl -H GATEWAY metrics                    all figures, once
-gwctl -H GATEWAY config set METRICS=on      the gateway serves them at :9100/metrics
-gwctl -G all exporter                       this computer serves those of many, by SSH
-gwctl -H GATEWAY config set SYSLOG=udp://HOST     or tcp://HOST[:PORT]
-gwctl -G home logs -f                       the log of several, here
+gwctl -H GATEWAY metrics                  all figures, once
+gwctl -H GATEWAY config set METRICS=on    it serves them at :9100/metrics
+gwctl -G all exporter                     this computer serves those of many
+gwctl -H GATEWAY config set SYSLOG=udp://HOST   or tcp://HOST[:PORT]
+gwctl -G home logs -f                     the log of several, here
 `,
 	"json": `For programs
 
