@@ -29,6 +29,9 @@ const (
 	// firstWait is the pause after the first failure; it doubles up to maxWait.
 	firstWait = time.Second
 	maxWait   = time.Minute
+	// tellWait is the pause from which on a failure is told: what is over sooner,
+	// as at a boot, needs nobody.
+	tellWait = 8 * time.Second
 	// settled is when a connection counts as one that works, so that the next
 	// failure is told again.
 	settled = time.Minute
@@ -161,20 +164,10 @@ func (p *place) keep() {
 func (s *Service) forward(ctx context.Context, to config.Syslog) {
 	p := newPlace(s.o.Root, to)
 	wait := firstWait
-	told, failing := false, false
+	t := &teller{log: s.o.Log, to: to.String()}
 	for {
 		began := time.Now()
-		err := s.session(ctx, p, func(lasted time.Duration) {
-			switch {
-			case !told && !failing:
-				s.o.Log("the log is sent to " + to.String())
-			case failing && lasted >= settled:
-				s.o.Log("the log is sent to " + to.String() + " again")
-			default:
-				return
-			}
-			told, failing = true, false
-		})
+		err := s.session(ctx, p, t)
 		p.keep()
 		if ctx.Err() != nil {
 			return
@@ -185,10 +178,8 @@ func (s *Service) forward(ctx context.Context, to config.Syslog) {
 		if err == nil {
 			continue // to look its name up again
 		}
-		if !failing {
-			// Once: what is logged is to be sent, too.
-			failing = true
-			s.o.Log("the log cannot be sent to " + to.String() + ", it is tried again: " + err.Error())
+		if wait >= tellWait {
+			t.fails(err)
 		}
 		if !s.o.wait(ctx, wait) {
 			return
@@ -197,10 +188,44 @@ func (s *Service) forward(ctx context.Context, to config.Syslog) {
 	}
 }
 
+// teller logs whether the server can be reached: what changes, since what is
+// logged is to be sent, too.
+type teller struct {
+	log func(string)
+	to  string
+
+	mu      sync.Mutex // guards the rest
+	told    bool       // that it works
+	failing bool       // was told
+}
+
+func (t *teller) fails(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.failing {
+		t.failing = true
+		t.log("the log cannot be sent to " + t.to + ", it is tried again: " + err.Error())
+	}
+}
+
+// works says that a line was given to the socket, or that it has lasted.
+func (t *teller) works(lasted bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case !t.told:
+		t.log("the log is sent to " + t.to)
+	case t.failing && lasted:
+		t.log("the log is sent to " + t.to + " again")
+	default:
+		return
+	}
+	t.told, t.failing = true, false
+}
+
 // session sends over one socket: until ctx ends or the socket fails, or for a
 // datagram socket until it is time to look the name up again, which is no error.
-// working is told when a line was given to the socket, and for how long it has lasted.
-func (s *Service) session(ctx context.Context, p *place, working func(lasted time.Duration)) error {
+func (s *Service) session(ctx context.Context, p *place, t *teller) error {
 	d := net.Dialer{Timeout: dialTime}
 	d.SetMultipathTCP(false)
 	c, err := d.DialContext(ctx, p.to.Network, p.to.Address)
@@ -209,7 +234,7 @@ func (s *Service) session(ctx context.Context, p *place, working func(lasted tim
 	}
 	defer c.Close()
 	host, _ := os.Hostname() // "-" without
-	w := &wire{c: c, place: p, host: host, stream: p.to.Network == "tcp", pace: s.o.wait, working: working, began: time.Now()}
+	w := &wire{c: c, place: p, host: host, stream: p.to.Network == "tcp", pace: s.o.wait, tell: t}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if w.stream {
@@ -228,6 +253,8 @@ func (s *Service) session(ctx context.Context, p *place, working func(lasted tim
 	}
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
+	lasted := time.AfterFunc(settled, func() { t.works(true) })
+	defer lasted.Stop()
 	for {
 		err := s.follow(ctx, w)
 		var broken *writeError
@@ -291,9 +318,7 @@ type wire struct {
 	host   string
 	stream bool // TCP
 	pace   func(ctx context.Context, d time.Duration) bool
-
-	working func(lasted time.Duration)
-	began   time.Time
+	tell   *teller
 
 	buf, frame []byte
 	sent       uint64 // bytes, over TCP
@@ -324,7 +349,7 @@ func (w *wire) line(ctx context.Context, l *api.LogLine) error {
 	w.buf = appendLine(w.buf[:0], w.host, l)
 	err := w.send(ctx, l.Seq)
 	if err == nil {
-		w.working(time.Since(w.began))
+		w.tell.works(false)
 	}
 	return err
 }
