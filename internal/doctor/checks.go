@@ -317,6 +317,10 @@ func (b *box) ports() {
 			b.say(Note, "", "%s, but for the firewall, which drops what comes for it", text)
 			continue
 		}
+		if !l.UDP && strings.HasSuffix(b.settings.Gateway.Metrics, ":"+strconv.Itoa(int(l.At.Port()))) {
+			b.say(Note, "", "%s: METRICS says so, figures can be read there", text)
+			continue
+		}
 		if why := openPort(l.At.Port()); why != "" && !l.UDP {
 			text += ": " + why
 		}
