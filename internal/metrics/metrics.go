@@ -68,29 +68,43 @@ func fill(ctx context.Context, ask Asker, op string, args, to any) error {
 	return err
 }
 
-// The types of families.
-const (
-	counter   = "counter"
-	gauge     = "gauge"
-	histogram = "histogram"
-	untyped   = "untyped"
-)
-
 // Prefix begins the name of every family.
 const Prefix = "gateway_"
 
 // writer makes the text.
 type writer struct {
-	b    []byte
-	name string // of the family that is being written
-	head string // its lines HELP and TYPE, until its first sample
+	b     []byte
+	table string // the families that are still to come
+	name  string // of the family that is being written
+	head  string // its lines HELP and TYPE, until its first sample
 }
 
-// family begins the next one. One without samples is not in the text. help has
-// neither a backslash nor a line's end.
-func (w *writer) family(name, kind, help string) {
+// next begins the next family of the table. One without samples is not in the
+// text.
+func (w *writer) next() {
+	line, rest, _ := strings.Cut(w.table, "\n")
+	w.table = rest
+	kind, line, _ := strings.Cut(line, " ")
+	name, help, _ := strings.Cut(line, " ")
+	switch kind {
+	case "c":
+		kind = "counter"
+	case "g":
+		kind = "gauge"
+	case "h":
+		kind = "histogram"
+	default:
+		kind = "untyped"
+	}
 	w.name = name
 	w.head = "# HELP " + Prefix + name + " " + help + "\n# TYPE " + Prefix + name + " " + kind + "\n"
+}
+
+// skip leaves the next n families out.
+func (w *writer) skip(n int) {
+	for range n {
+		w.next()
+	}
 }
 
 // begin writes a sample up to its value. labels are as label makes them, with
@@ -120,33 +134,33 @@ func (w *writer) floatOf(suffix, labels string, v float64) {
 func (w *writer) uint(labels string, v uint64)   { w.uintOf("", labels, v) }
 func (w *writer) float(labels string, v float64) { w.floatOf("", labels, v) }
 
-func (w *writer) bool(labels string, v bool) {
-	n := uint64(0)
-	if v {
-		n = 1
+// uints writes the next families, a sample each.
+func (w *writer) uints(labels string, all ...uint64) {
+	for _, v := range all {
+		w.next()
+		w.uint(labels, v)
 	}
-	w.uint(labels, n)
 }
 
-// One sample without labels each.
-func (w *writer) count(name, help string, v uint64) {
-	w.family(name, counter, help)
-	w.uint("", v)
+func (w *writer) floats(labels string, all ...float64) {
+	for _, v := range all {
+		w.next()
+		w.float(labels, v)
+	}
 }
 
-func (w *writer) gauge(name, help string, v uint64) {
-	w.family(name, gauge, help)
-	w.uint("", v)
-}
-
-func (w *writer) seconds(name, help string, v float64) {
-	w.family(name, gauge, help)
-	w.float("", v)
-}
-
-func (w *writer) is(name, help string, v bool) {
-	w.family(name, gauge, help)
-	w.bool("", v)
+// each writes samples of one family, whose label of that name has one value of
+// the list after the other. more are the other labels, or "".
+func (w *writer) each(name, list, more string, all ...uint64) {
+	for _, v := range all {
+		var value string
+		value, list, _ = strings.Cut(list, " ")
+		l := label(name, value)
+		if more != "" {
+			l = labels(more, l)
+		}
+		w.uint(l, v)
+	}
 }
 
 // label is name="value".
