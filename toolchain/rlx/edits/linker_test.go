@@ -393,6 +393,10 @@ func TestSymbolFile(t *testing.T) {
 				if bare.pcln != nil {
 					t.Fatal("the tables are not marked as without lines")
 				}
+				// Each package's start is told of, by name where there is one.
+				if traced, _ := qemu(t, []string{"GODEBUG=inittrace=1"}, bare.path); strings.Contains(traced, "fatal error") || strings.Count(traced, "\ninit ") < 5 {
+					t.Errorf("inittrace says\n%s", traced)
+				}
 				tab := load(t, file)
 				out, trace := bare.say(t)
 				if out != want {

@@ -169,6 +169,20 @@ var tableEdits = []Edit{
 `,
 	},
 	{
+		Name: "a function without a name has no package",
+		File: "runtime/symtab.go",
+		Why:  "With -nonames: GODEBUG=inittrace=1 ended the program.",
+		Old: `	name := funcNameForPrint(funcname(f))
+	i := len(name) - 1
+`,
+		New: `	name := funcNameForPrint(funcname(f))
+	if name == "" {
+		return ""
+	}
+	i := len(name) - 1
+`,
+	},
+	{
 		Name: "where a function starts: with it",
 		File: "runtime/symtab.go",
 		Why: `The table of functions has each one's start, and leads to its description, which
