@@ -33,7 +33,8 @@ import (
 const (
 	userdata = "userdata"
 	stage    = userdata + "/.restore"
-	staged   = stage + "/files" // as below /userdata
+	coming   = stage + "/new"   // of a Stage, as below /userdata
+	staged   = stage + "/files" // of a wish
 	ready    = stage + "/ready" // the wish: a line for each of them
 )
 
@@ -123,8 +124,8 @@ type Stage struct {
 	names []string
 }
 
-// Begin begins one, in the place of one that waits for the next boot. The caller
-// must Drop it.
+// Begin begins one. One that waits for the next boot goes on waiting until Commit
+// takes its place. The caller must Drop what it gets.
 func Begin(root string) (*Stage, error) {
 	if _, err := os.Lstat(filepath.Join("/", root, factoryreset.Path)); err == nil {
 		return nil, ErrReset
@@ -144,9 +145,9 @@ func Begin(root string) (*Stage, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(ErrBusy, lock.Close())
 	}
-	err = s.empty()
+	err = os.RemoveAll(s.path(coming)) // of one that was cut
 	if err == nil {
-		err = os.Mkdir(s.path(staged), 0o700)
+		err = os.Mkdir(s.path(coming), 0o700)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Drop())
@@ -156,20 +157,12 @@ func Begin(root string) (*Stage, error) {
 
 func (s *Stage) path(name string) string { return filepath.Join("/", s.root, name) }
 
-// empty takes what an earlier one left: the wish first.
-func (s *Stage) empty() error {
-	if err := atomicfile.Remove(s.path(ready)); err != nil {
-		return err
-	}
-	return os.RemoveAll(s.path(staged))
-}
-
 // Put stages a file. Of perm the owner's and what others may read counts.
 func (s *Stage) Put(name string, data []byte, perm fs.FileMode) error {
 	if !InScope(name) {
 		return fmt.Errorf("%q is none of the files of a backup", name)
 	}
-	p := filepath.Join(s.path(staged), name)
+	p := filepath.Join(s.path(coming), name)
 	if err := os.MkdirAll(filepath.Dir(p), 0o700); err != nil {
 		return err
 	}
@@ -185,11 +178,11 @@ func (s *Stage) Put(name string, data []byte, perm fs.FileMode) error {
 	return nil
 }
 
-// Leftover lists the files of now that Commit has the next boot remove, since
-// nothing takes their place.
-func (s *Stage) Leftover() ([]string, error) {
-	now, _, err := Files(s.root)
-	return leftover(now, s.names), err
+// Leftover lists the files of now that a restore of names removes, since nothing
+// takes their place.
+func Leftover(root string, names []string) ([]string, error) {
+	now, _, err := Files(root)
+	return leftover(now, names), err
 }
 
 // leftover are those of now that go.
@@ -199,9 +192,23 @@ func leftover(now, names []string) []string {
 	})
 }
 
-// Commit has the next boot carry it out.
+// Commit has the next boot carry it out. A power cut in between leaves what was,
+// and no wish.
 func (s *Stage) Commit() error {
-	if err := unix.Syncfs(int(s.lock.Fd())); err != nil {
+	err := unix.Syncfs(int(s.lock.Fd()))
+	if err == nil {
+		err = atomicfile.Remove(s.path(ready))
+	}
+	if err == nil {
+		err = os.RemoveAll(s.path(staged))
+	}
+	if err == nil {
+		err = os.Rename(s.path(coming), s.path(staged))
+	}
+	if err == nil {
+		err = unix.Syncfs(int(s.lock.Fd()))
+	}
+	if err != nil {
 		return err
 	}
 	return atomicfile.Write(s.path(ready), []byte(strings.Join(s.names, "\n")+"\n"), 0o600)
@@ -209,11 +216,11 @@ func (s *Stage) Commit() error {
 
 // Drop ends it. What was not committed is removed.
 func (s *Stage) Drop() error {
-	var err error
-	if _, e := os.Lstat(s.path(ready)); e != nil {
-		err = os.RemoveAll(s.path(stage))
+	mine := coming
+	if _, err := os.Lstat(s.path(ready)); err != nil {
+		mine = stage
 	}
-	return errors.Join(err, s.lock.Close())
+	return errors.Join(os.RemoveAll(s.path(mine)), s.lock.Close())
 }
 
 // system is every step of Carry that a power cut may come before, so that a test

@@ -86,7 +86,7 @@ func prepare(t *testing.T, root string) {
 			t.Fatal(err)
 		}
 	}
-	gone, err := s.Leftover()
+	gone, err := Leftover(root, s.names)
 	if want := []string{"etc/eth0.conf", "thread/0_1.data"}; err != nil || !slices.Equal(gone, want) {
 		t.Errorf("left over %q, %v; want %q", gone, err, want)
 	}
@@ -187,19 +187,52 @@ func TestUnfinished(t *testing.T) {
 	if got := tree(t, root); !same(got, before) {
 		t.Errorf("got %q", got)
 	}
-	// One after another: the later one counts.
+}
+
+// One that waits goes on waiting while another is prepared, until that takes its
+// place.
+func TestAfterAnother(t *testing.T) {
+	root := fill(t, before)
 	prepare(t, root)
-	if s, err = Begin(root); err != nil {
+	begin := func() *Stage {
+		s, err := Begin(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Put("etc/radio.conf", []byte("third"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if err := begin().Drop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Drop(); err != nil {
+	s := begin()
+	if err := s.lock.Close(); err != nil { // as a dead process
 		t.Fatal(err)
+	}
+	if text, want := Carry(root), "restore: 4 files put back, 2 removed"; text != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+	if got := tree(t, root); !same(got, after) {
+		t.Errorf("got  %q\nwant %q", got, after)
+	}
+	second := begin()
+	if err := errors.Join(second.Commit(), second.Drop()); err != nil {
+		t.Fatal(err)
+	}
+	last := begin()
+	if err := errors.Join(last.Put("etc/eth0.conf", []byte("third"), 0o600), last.Commit(), last.Drop()); err != nil {
+		t.Fatal(err)
+	}
+	if text, want := Carry(root), "restore: 2 files put back, 3 removed"; text != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+	if got := tree(t, root); got["etc/radio.conf"] != "third" || got["etc/eth0.conf"] != "third" || got["etc/passwd"] != "" {
+		t.Errorf("got %q", got)
 	}
 	if text := Carry(root); text != "" {
-		t.Errorf("the one before: %s", text)
-	}
-	if got := tree(t, root); !same(got, before) {
-		t.Errorf("got %q", got)
+		t.Errorf("again: %s", text)
 	}
 }
 

@@ -188,11 +188,14 @@ func Restore(b Box, std applet.IO, args []string, asJSON bool) (err error) {
 		defer f.Close()
 		in = f
 	}
-	stage, err := restore.Begin(b.Root)
-	if err != nil {
-		return fmt.Errorf("restore: %w", err)
+	var stage *restore.Stage
+	if !try {
+		if stage, err = restore.Begin(b.Root); err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+		defer func() { err = errors.Join(err, stage.Drop()) }()
 	}
-	defer func() { err = errors.Join(err, stage.Drop()) }()
+	var names []string
 	done := restoreJSON{DryRun: try, Reboot: !try}
 	begin := func(a backup.About) error {
 		done.About = a
@@ -210,13 +213,17 @@ func Restore(b Box, std applet.IO, args []string, asJSON bool) (err error) {
 		case restore.AuthorizedKeys:
 			data = b.letIn(data)
 		}
-		done.Files++
+		names = append(names, name)
+		if try {
+			return nil
+		}
 		return stage.Put(name, data, perm)
 	}
 	if err := backup.Read(in, b.NewHash, begin, put); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	if done.Removed, err = stage.Leftover(); err != nil {
+	done.Files = len(names)
+	if done.Removed, err = restore.Leftover(b.Root, names); err != nil {
 		return err
 	}
 	what := fmt.Sprintf("%d files of %s (%s, %s)", done.Files, done.Hostname, done.Board, done.Version)

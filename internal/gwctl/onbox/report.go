@@ -62,6 +62,7 @@ var reportCommands = [...]struct{ file, command string }{
 	{"bridge.json", "gwctl -json bridge"},
 	{"eth.json", "gwctl -json eth"},
 	{"netwatch.json", "gwctl -json netwatch"},
+	{"firewall.json", "gwctl -json firewall"},
 	{"settings.txt", "gwctl config export"},
 	{"settings-check.txt", "gwctl config check"},
 	{"dmesg.txt", "dmesg"},
