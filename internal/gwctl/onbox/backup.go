@@ -220,6 +220,9 @@ func Restore(b Box, std applet.IO, args []string, asJSON bool) (err error) {
 		return stage.Put(name, data, perm)
 	}
 	if err := backup.Read(in, b.NewHash, begin, put); err != nil {
+		if file == "-" {
+			file = "the backup" // a workstation's command line has another name for it
+		}
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	done.Files = len(names)

@@ -134,7 +134,7 @@ func TestRestoreAsks(t *testing.T) {
 		{name: "standard input", in: string(archive), args: []string{"-", "-y"}, staged: true},
 		{name: "standard input, and no yes", in: string(archive), args: []string{"-"}, err: "standard input cannot be asked as well: add -y"},
 		{name: "another kind of board", model: sengled, args: []string{"-y", file}, err: file + ": it is of a board of another kind (lidl), and this one is sengled-e39-g8c: nothing was changed"},
-		{name: "cut off", in: string(archive[:len(archive)-9]), args: []string{"-", "-y"}, err: "-: " + backup.ErrFormat.Error()},
+		{name: "cut off", in: string(archive[:len(archive)-9]), args: []string{"-", "-y"}, err: "the backup: " + backup.ErrFormat.Error()},
 		{name: "no file", args: []string{"-y"}, err: "restore what? A FILE"},
 		{name: "two files", args: []string{"a", "b"}, err: `restore takes -n, -y, -mac and one FILE, or - for standard input; not "b"`},
 		{name: "not there", args: []string{"-y", "/no/such"}, err: "open /no/such:"},
