@@ -18,6 +18,8 @@ const ethMore = `  profile NAME     stock (nothing is touched), latency, through
     -try           until the next start only
 `
 
+var errTune = applet.Usagef("eth tune measures from a workstation: its gwctl has it")
+
 // eth shows how the Ethernet driver is tuned, and tunes it.
 func eth(e *env, f *flag.FlagSet) func([]string) error {
 	try := f.Bool("try", false, "")
@@ -40,7 +42,7 @@ func eth(e *env, f *flag.FlagSet) func([]string) error {
 		case verb == "profile" || verb == "queue":
 			return applet.Usagef("eth %s takes one name", verb)
 		case verb == "tune":
-			return applet.Usagef("eth tune measures from a workstation: its gwctl has it")
+			return errTune
 		default:
 			return applet.Usagef("eth has no verb %q: profile, set or queue?", verb)
 		}

@@ -80,6 +80,7 @@ func TestEthCommand(t *testing.T) {
 		{"two names", []string{"eth", "queue", "a", "b"}, nil, 2, "", "eth queue takes one name"},
 		{"nothing to try", []string{"eth", "-try"}, nil, 2, "", "-try goes with"},
 		{"not here", []string{"eth", "tune"}, nil, 2, "", "eth tune measures from a workstation"},
+		{"nor with its options", []string{"eth", "tune", "-peer", "x", "latency"}, nil, 2, "", "eth tune measures from a workstation"},
 		{"no such verb", []string{"eth", "faster"}, nil, 2, "", `eth has no verb "faster"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

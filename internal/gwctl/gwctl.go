@@ -240,6 +240,9 @@ func (e *env) run(args []string) error {
 		return err
 	}
 	if err != nil {
+		if c.name == "eth" && args[1] == "tune" {
+			err = errTune // whose options are not known here
+		}
 		return e.usageError(err)
 	}
 	return e.report(run(rest))

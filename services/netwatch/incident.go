@@ -135,7 +135,7 @@ func (s *Service) Incidents(p api.IncidentParams) ([]api.Incident, error) {
 	slices.Reverse(all)
 	if p.Number != 0 {
 		if !slices.Contains(all, p.Number) {
-			return nil, fmt.Errorf("no incident %d; gwctl netwatch incidents lists them", p.Number)
+			return nil, fmt.Errorf("no incident %d; gwctl incidents lists them", p.Number)
 		}
 		all = []int{p.Number}
 	}
