@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"math"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -80,5 +82,25 @@ func TestPicture(t *testing.T) {
 	}
 	if down(0) != height-bottom || down(1) != top {
 		t.Errorf("shares from %v to %v", down(0), down(1))
+	}
+}
+
+// The picture in docs is drawn by this program: frame, scale and words are as it
+// draws them.
+func TestPictureInDocs(t *testing.T) {
+	drawn, err := os.ReadFile("../../../docs/qdisc.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(picture(nil))) {
+		if !strings.Contains(string(drawn), line) {
+			t.Errorf("docs/qdisc.svg lacks %s", line)
+		}
+	}
+	for _, words := range []string{"without it", "fq_codel", "pfifo"} {
+		label := regexp.MustCompile(">" + words + ": half below ([0-9]+) ms</text>").FindStringSubmatch(string(drawn))
+		if label == nil || label[1] == "0" {
+			t.Errorf("docs/qdisc.svg has no label of %q", words)
+		}
 	}
 }
