@@ -171,7 +171,7 @@ type Client struct {
 	naks     int
 
 	path       path
-	lastIO     string                // last I/O error
+	lastIO     string                // last I/O error that was told
 	complained [complaints]time.Time // when it was, last
 }
 
@@ -463,10 +463,9 @@ func (c *Client) send(msg []byte, to netip.Addr, udp bool) {
 	if err != nil {
 		text = err.Error()
 	}
-	if text != "" && text != c.lastIO {
-		c.complain(cannotSend, "cannot ask for an address: "+text, time.Now())
+	if text == "" || text != c.lastIO && c.complain(cannotSend, "cannot ask for an address: "+text, time.Now()) {
+		c.lastIO = text
 	}
-	c.lastIO = text
 }
 
 func (c *Client) openPath(udp bool) error {
@@ -583,13 +582,16 @@ func (c *Client) wait(now time.Time, act func(now time.Time)) {
 	}
 }
 
-// complain tells of what happens again and again, a minute apart: who floods the
-// link, and a link that flaps, must not fill the log.
-func (c *Client) complain(kind int, text string, now time.Time) {
-	if at := &c.complained[kind]; at.IsZero() || now.Sub(*at) >= askMax {
-		*at = now
-		c.h.Event(text)
+// complain tells of what happens again and again, a minute apart, and returns
+// whether it did: who floods the link, and a link that flaps, must not fill the log.
+func (c *Client) complain(kind int, text string, now time.Time) bool {
+	at := &c.complained[kind]
+	if !at.IsZero() && now.Sub(*at) < askMax {
+		return false
 	}
+	*at = now
+	c.h.Event(text)
+	return true
 }
 
 // asking tells whether a server was asked to grant an address.

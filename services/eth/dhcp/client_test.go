@@ -565,6 +565,22 @@ func TestSocketTrouble(t *testing.T) {
 			t.Errorf("told %q", said)
 		}
 	})
+	// It fails, works and fails for good: told twice, a minute apart.
+	run(t, dhcp.Config{}, func(l *lab) {
+		for range 2 {
+			l.Fail(errors.New("network is down"))
+			l.client.Carrier(true)
+			l.pass(2 * time.Second)
+			l.Fail(nil)
+			l.pass(5 * time.Second)
+		}
+		l.Fail(errors.New("network is down"))
+		l.pass(10 * time.Minute)
+		said := slices.DeleteFunc(l.told.take(), func(line string) bool { return strings.HasPrefix(line, "no server") })
+		if !slices.Equal(said, slices.Repeat([]string{"event: cannot ask for an address: network is down"}, 2)) {
+			t.Errorf("told %q", said)
+		}
+	})
 }
 
 func TestLeaseContent(t *testing.T) {

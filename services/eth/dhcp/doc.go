@@ -22,7 +22,8 @@
 // # Several servers
 //
 // The one that granted the last lease is preferred for [strangerWait]: another
-// one's offer, or refusal of what it has not granted, waits so long.
+// one's offer, grant or refusal waits so long. While one server is asked, no other
+// one grants or refuses anything.
 //
 // # What every message has in common
 //
