@@ -21,7 +21,7 @@ print what the shell needs to complete gwctl
 `
 
 // options are those of every command.
-var options = []string{"-H", "-G", "-i", "-accept-new", "-json", "-h"}
+var options = []string{"-H", "-G", "-i", "-accept-new", "-timeout", "-json", "-h"}
 
 // Command is the subcommand. others are the workstation's other commands.
 func Command(others ...gwctl.Local) gwctl.Local {
@@ -32,7 +32,7 @@ func Command(others ...gwctl.Local) gwctl.Local {
 			if len(args) != 1 {
 				return applet.Usagef("completion takes the name of a shell: bash, zsh or fish")
 			}
-			words := append(gwctl.Names(), "setup", "completion")
+			words := append(gwctl.Names(), "setup", "exporter", "completion")
 			for _, l := range append(gwctl.OnTheBox(), others...) {
 				first, _, _ := strings.Cut(l.Name, " ")
 				words = append(words, first)
