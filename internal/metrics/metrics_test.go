@@ -33,7 +33,9 @@ func full() Sample {
 	w.ToRadio.Latency[api.LatencyBuckets-1] = 7
 	e := &api.Ethernet{Interface: "eth0", Traffic: api.EthTraffic{RxBytes: 1, TxBytes: 2, RxPackets: 3, TxPackets: 4, RxErrors: 5, TxErrors: 6, RxDropped: 7, TxDropped: 8}, Qdisc: api.EthQdisc{Drops: 9, Backlog: 10}, Counters: []api.EthCounter{{Name: "rx_desc_full", Value: 3}}}
 	n := &api.Netwatch{
-		State: "reachable", Failed: 4, Incidents: 2, Targets: []api.NetwatchTarget{{Target: "gateway", By: "icmp", Latency: 1500}, {Target: "192.0.2.9"}},
+		State: "reachable", Failed: 4, Incidents: 2, Targets: []api.NetwatchTarget{
+			{Target: "gateway", Address: "192.0.2.1", By: "icmp", Latency: 1500}, {Target: "gateway", Address: "fe80::1", By: "nd"}, {Target: "192.0.2.9"}, {Target: "192.0.2.9", By: "arp"},
+		},
 		Steps: []api.NetwatchStep{{Step: "renew", Used: 1, Most: 6}},
 	}
 	return Sample{st, w, e, n, &api.SSH{Open: 2, Logins: 3, Failed: 4, Aborted: 5}}
@@ -62,46 +64,46 @@ func TestAppend(t *testing.T) {
 	got := parsed(t, full())
 	for series, want := range map[string]float64{
 		`gateway_build_info{version="0.1.0-abc",board="lidl",hostname="a\"\\b\n",boot_mode="normal"}`: 1,
-		`gateway_uptime_seconds`:                                              7400.5,
-		`gateway_time_seconds`:                                                1767366245.123,
-		`gateway_memory_available_bytes`:                                      11468 << 10,
-		`gateway_userdata_free_bytes`:                                         10035 << 10,
-		`gateway_radio_released_seconds`:                                      1.5,
-		`gateway_service_state{service="bridge",state="running"}`:             1,
-		`gateway_service_restarts_total{service="bridge"}`:                    2,
-		`gateway_service_cpu_seconds_total{service="bridge"}`:                 15.25,
-		`gateway_service_resident_memory_bytes{service="bridge"}`:             3212 << 10,
-		`gateway_clock_offset_seconds`:                                        -0.0012,
-		`gateway_clock_synchronised`:                                          1,
-		`gateway_network_up{interface="eth0"}`:                                1,
-		`gateway_network_speed_bytes{interface="eth0"}`:                       12.5e6,
-		`gateway_network_rx_bytes_total{interface="eth0"}`:                    1,
-		`gateway_network_tx_dropped_total{interface="eth0"}`:                  8,
-		`gateway_network_queue_dropped_total{interface="eth0"}`:               9,
-		`gateway_network_driver{interface="eth0",counter="rx_desc_full"}`:     3,
-		`gateway_bridge_rx_bytes_total`:                                       1 << 40,
-		`gateway_bridge_client_connected`:                                     1,
-		`gateway_bridge_contentions_total`:                                    10,
-		`gateway_bridge_line_errors_total{kind="buffer_overrun"}`:             16,
-		`gateway_bridge_held_seconds_total{direction="rx"}`:                   5.5,
-		`gateway_bridge_ash_frames_total{direction="rx",type="rstack"}`:       6,
-		`gateway_bridge_ash_resent_frames_total{direction="rx"}`:              2,
-		`gateway_bridge_ash_crc_errors_total{direction="tx"}`:                 0,
-		`gateway_bridge_latency_seconds_bucket{direction="rx",le="3.2e-05"}`:  3,
-		`gateway_bridge_latency_seconds_bucket{direction="rx",le="6.4e-05"}`:  6,
-		`gateway_bridge_latency_seconds_bucket{direction="rx",le="4.194304"}`: 6,
-		`gateway_bridge_latency_seconds_bucket{direction="rx",le="+Inf"}`:     6,
-		`gateway_bridge_latency_seconds_sum{direction="rx"}`:                  0.125,
-		`gateway_bridge_latency_seconds_count{direction="rx"}`:                6,
-		`gateway_bridge_latency_seconds_bucket{direction="tx",le="4.194304"}`: 0,
-		`gateway_bridge_latency_seconds_count{direction="tx"}`:                7,
-		`gateway_netwatch_state{state="reachable"}`:                           1,
-		`gateway_netwatch_target_up{target="192.0.2.9"}`:                      0,
-		`gateway_netwatch_target_latency_seconds{target="gateway"}`:           0.0015,
-		`gateway_netwatch_steps{step="renew"}`:                                1,
-		`gateway_incidents`:                                                   2,
-		`gateway_ssh_connections`:                                             0, // its process is gone
-		`gateway_ssh_failed_logins_total`:                                     4,
+		`gateway_uptime_seconds`:                                                        7400.5,
+		`gateway_time_seconds`:                                                          1767366245.123,
+		`gateway_memory_available_bytes`:                                                11468 << 10,
+		`gateway_userdata_free_bytes`:                                                   10035 << 10,
+		`gateway_radio_released_seconds`:                                                1.5,
+		`gateway_service_state{service="bridge",state="running"}`:                       1,
+		`gateway_service_restarts_total{service="bridge"}`:                              2,
+		`gateway_service_cpu_seconds_total{service="bridge"}`:                           15.25,
+		`gateway_service_resident_memory_bytes{service="bridge"}`:                       3212 << 10,
+		`gateway_clock_offset_seconds`:                                                  -0.0012,
+		`gateway_clock_synchronised`:                                                    1,
+		`gateway_network_up{interface="eth0"}`:                                          1,
+		`gateway_network_speed_bytes{interface="eth0"}`:                                 12.5e6,
+		`gateway_network_rx_bytes_total{interface="eth0"}`:                              1,
+		`gateway_network_tx_dropped_total{interface="eth0"}`:                            8,
+		`gateway_network_queue_dropped_total{interface="eth0"}`:                         9,
+		`gateway_network_driver{interface="eth0",counter="rx_desc_full"}`:               3,
+		`gateway_bridge_rx_bytes_total`:                                                 1 << 40,
+		`gateway_bridge_client_connected`:                                               1,
+		`gateway_bridge_contentions_total`:                                              10,
+		`gateway_bridge_line_errors_total{kind="buffer_overrun"}`:                       16,
+		`gateway_bridge_held_seconds_total{direction="rx"}`:                             5.5,
+		`gateway_bridge_ash_frames_total{direction="rx",type="rstack"}`:                 6,
+		`gateway_bridge_ash_resent_frames_total{direction="rx"}`:                        2,
+		`gateway_bridge_ash_crc_errors_total{direction="tx"}`:                           0,
+		`gateway_bridge_latency_seconds_bucket{direction="rx",le="3.2e-05"}`:            3,
+		`gateway_bridge_latency_seconds_bucket{direction="rx",le="6.4e-05"}`:            6,
+		`gateway_bridge_latency_seconds_bucket{direction="rx",le="4.194304"}`:           6,
+		`gateway_bridge_latency_seconds_bucket{direction="rx",le="+Inf"}`:               6,
+		`gateway_bridge_latency_seconds_sum{direction="rx"}`:                            0.125,
+		`gateway_bridge_latency_seconds_count{direction="rx"}`:                          6,
+		`gateway_bridge_latency_seconds_bucket{direction="tx",le="4.194304"}`:           0,
+		`gateway_bridge_latency_seconds_count{direction="tx"}`:                          7,
+		`gateway_netwatch_state{state="reachable"}`:                                     1,
+		`gateway_netwatch_target_up{target="192.0.2.9",address=""}`:                     0,
+		`gateway_netwatch_target_latency_seconds{target="gateway",address="192.0.2.1"}`: 0.0015,
+		`gateway_netwatch_steps{step="renew"}`:                                          1,
+		`gateway_incidents`:                                                             2,
+		`gateway_ssh_connections`:                                                       0, // its process is gone
+		`gateway_ssh_failed_logins_total`:                                               4,
 	} {
 		v, ok := got[series]
 		if !ok {
@@ -113,7 +115,7 @@ func TestAppend(t *testing.T) {
 	if _, there := got[`gateway_service_cpu_seconds_total{service="sshd"}`]; there {
 		t.Error("processor time of a service without a process")
 	}
-	if _, there := got[`gateway_netwatch_target_latency_seconds{target="192.0.2.9"}`]; there {
+	if _, there := got[`gateway_netwatch_target_latency_seconds{target="192.0.2.9",address=""}`]; there {
 		t.Error("latency of a target that does not answer")
 	}
 }

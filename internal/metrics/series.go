@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"strconv"
 
 	"gwinit/internal/api"
@@ -301,7 +302,11 @@ func (w *writer) netwatch(n *api.Netwatch) {
 		w.next()
 		for i := range n.Targets {
 			t := &n.Targets[i]
-			l := label("target", t.Target)
+			if slices.ContainsFunc(n.Targets[:i], func(o api.NetwatchTarget) bool { return o.Target == t.Target && o.Address == t.Address }) {
+				continue // a series twice would spoil the whole text
+			}
+			// gateway is one of each address family.
+			l := labels(label("target", t.Target), label("address", t.Address))
 			if k == 0 {
 				w.uint(l, bit(t.By != ""))
 			} else if t.Latency > 0 {
