@@ -260,6 +260,14 @@ type SSH struct {
 	Aborted uint64 `json:"aborted"` // ended before they tried
 }
 
+// Files that are there, in memory, while the box is in a state that the status LED
+// tells of. Who brings the state about makes the file and removes it; what is in
+// it is its own matter.
+const (
+	TrialPath = "/run/trial-update" // an update runs and is not kept yet
+	BenchPath = "/run/bench-mode"   // bench mode
+)
+
 // Panel is what core's panel answers to the method "panel".
 type Panel struct {
 	Button        string   `json:"button,omitempty"`        // the line, and how it is looked at
@@ -268,7 +276,7 @@ type Panel struct {
 	Missing       []string `json:"missing,omitempty"`       // LEDs of the board that the kernel does not have
 	Mode          string   `json:"mode"`                    // off, dim, bright
 	// Pattern is what the status LED shows: off, client, button, enrolment,
-	// failed service, no address.
+	// failed service, trial update, bench mode, no address.
 	Pattern string  `json:"pattern"`
 	Enrol   float64 `json:"enrolSeconds,omitempty"` // for so long a key can be enrolled over SSH
 }

@@ -91,6 +91,13 @@ func (b *box) call(method, params string) api.Firewall {
 	return f
 }
 
+// at looks at the kernel, or changes it, while the service does not.
+func (b *box) at(f func(k *nfttest.Kernel)) {
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	f(&b.kernel)
+}
+
 // state is what there is in a word, for the tables below.
 func (b *box) state() string {
 	b.t.Helper()
@@ -102,9 +109,11 @@ func (b *box) state() string {
 	if f.Allow != "" {
 		s += " " + f.Allow
 	}
-	if (b.kernel.Rules != nil) != strings.HasPrefix(s, "on") && b.kernel.Err == nil && !b.kernel.Lies {
-		b.t.Errorf("it says %s, and the kernel holds %d rules", s, len(b.kernel.Rules))
-	}
+	b.at(func(k *nfttest.Kernel) {
+		if (k.Rules != nil) != strings.HasPrefix(s, "on") && k.Err == nil && !k.Lies {
+			b.t.Errorf("it says %s, and the kernel holds %d rules", s, len(k.Rules))
+		}
+	})
 	return s
 }
 
@@ -299,14 +308,14 @@ func TestRetry(t *testing.T) {
 		if got := b.state(); got != "failed" {
 			t.Error(got)
 		}
-		b.kernel.Err = nil
+		b.at(func(k *nfttest.Kernel) { k.Err = nil })
 		time.Sleep(retryEvery)
 		synctest.Wait()
 		b.want("a minute later", "on", "FIREWALL=1")
 		if w := b.s.Warnings(); len(w) != 0 {
 			t.Errorf("warnings %q", w)
 		}
-		b.kernel.Lies = true
+		b.at(func(k *nfttest.Kernel) { k.Lies = true })
 		if got := b.state(); got != "changed" {
 			t.Errorf("rules of somebody else: %s", got)
 		}

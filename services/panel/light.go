@@ -36,6 +36,11 @@ var (
 	blinkFast = light{name: "button", on: 500 * time.Millisecond, off: 500 * time.Millisecond, always: true}
 	enrolOpen = light{name: "enrolment", on: 1500 * time.Millisecond, off: 500 * time.Millisecond, always: true}
 	failed    = light{name: "failed service", on: 500 * time.Millisecond, off: 1500 * time.Millisecond, trigger: triggerHeart}
+	// Even, and twice as fast as without an address.
+	trialUpdate = light{name: "trial update", on: time.Second, off: time.Second}
+	// One flash in four seconds and a half: it is what disturbs a measurement
+	// least, and says that the gateway is not its usual self.
+	benchMode = light{name: "bench mode", on: 500 * time.Millisecond, off: 4 * time.Second}
 	noAddress = light{name: "no address", on: 2 * time.Second, off: 2 * time.Second}
 )
 

@@ -68,6 +68,9 @@ func TestLamp(t *testing.T) {
 		{"failed, no such trigger", "[none] netdev\n", "dim", failed, "none 60 ? ?", true},
 		{"no address", gatewayTriggers, "bright", noAddress, "none 255 ? ?", true},
 		{"no address, timer", moreTriggers, "bright", noAddress, "timer 255 2000 2000", false},
+		{"trial update", gatewayTriggers, "dim", trialUpdate, "none 60 ? ?", true},
+		{"trial update, off", gatewayTriggers, "off", trialUpdate, "none 0 ? ?", false},
+		{"bench mode, timer", moreTriggers, "bright", benchMode, "timer 255 500 4000", false},
 		{"enrolment, off", gatewayTriggers, "off", enrolOpen, "none 60 ? ?", true},
 		{"no triggers at all", "", "bright", lit, "- 255 ? ?", false},
 	}
@@ -94,9 +97,22 @@ func TestLamp(t *testing.T) {
 	}
 }
 
+// No two patterns that blink can be taken for each other: their times differ by
+// half a second at least.
+func TestPatternsDiffer(t *testing.T) {
+	all := []light{blinkFast, enrolOpen, failed, trialUpdate, benchMode, noAddress}
+	for i, a := range all {
+		for _, b := range all[:i] {
+			if max((a.on-b.on).Abs(), (a.off-b.off).Abs()) < 500*time.Millisecond {
+				t.Errorf("%s looks like %s", a.name, b.name)
+			}
+		}
+	}
+}
+
 // Two writes a second at most, and none while a pattern stays.
 func TestLampWrites(t *testing.T) {
-	for _, w := range []light{dark, lit, blinkFast, enrolOpen, failed, noAddress} {
+	for _, w := range []light{dark, lit, blinkFast, enrolOpen, failed, trialUpdate, benchMode, noAddress} {
 		dir := t.TempDir()
 		class(t, dir, "[none] netdev\n")
 		l, err := openLamp(dir)
@@ -117,8 +133,8 @@ func TestLampWrites(t *testing.T) {
 		}
 		most := 1
 		if w.on != 0 && w.on != steady {
-			// Two for each time around.
-			most = int(2*20*time.Second/(w.on+w.off)) + 1
+			// Two for each time around, the last one not whole.
+			most = 2*int((20*time.Second+w.on+w.off-1)/(w.on+w.off)) + 1
 			if !slices.Equal(levels[:4], []string{"255", "0", "255", "0"}) {
 				t.Errorf("%s: %v", w.name, levels[:4])
 			}

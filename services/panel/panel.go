@@ -73,7 +73,7 @@ type Options struct {
 
 // facts are what the LEDs tell.
 type facts struct {
-	client, failed, online bool
+	client, failed, online, trial, bench bool
 }
 
 // healthy is what is taken to be so until somebody has looked.
@@ -450,6 +450,10 @@ func (s *Service) pattern(now time.Duration) light {
 		return enrolOpen
 	case s.facts.failed:
 		return failed
+	case s.facts.trial:
+		return trialUpdate
+	case s.facts.bench:
+		return benchMode
 	case !s.facts.online && now >= patience:
 		return noAddress
 	case kernel && s.lamp != nil && s.lamp.has(triggerClient):
@@ -473,7 +477,10 @@ func (s *Service) watch(ctx context.Context, found chan<- facts) {
 	defer t.Stop()
 	last := healthy
 	for {
-		f := facts{online: s.opt.Online(), client: s.client(ctx, last.client), failed: s.failing()}
+		f := facts{
+			online: s.opt.Online(), client: s.client(ctx, last.client), failed: s.failing(),
+			trial: s.there(api.TrialPath), bench: s.there(api.BenchPath),
+		}
 		if f != last {
 			select {
 			case found <- f:
@@ -494,6 +501,11 @@ func (s *Service) watch(ctx context.Context, found chan<- facts) {
 func (s *Service) failing() bool {
 	st, err := os.Stat(s.path(api.FailedPath))
 	return err == nil && st.Size() > 0
+}
+
+func (s *Service) there(name string) bool {
+	_, err := os.Stat(s.path(name))
+	return err == nil
 }
 
 // client tells whether a client has the radio. Only if there are connections at

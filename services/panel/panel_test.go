@@ -422,6 +422,37 @@ func TestPatterns(t *testing.T) {
 		r.put("proc/net/tcp6", "")
 		r.pass(lookEvery)
 		r.shows("none 0 ? ?", "off")
+
+		// The more important of two is shown.
+		pattern := func(want string) {
+			r.Helper()
+			r.pass(lookEvery)
+			if got := r.svc.Status().Pattern; got != want {
+				r.Errorf("pattern %s, want %s", got, want)
+			}
+		}
+		r.mu.Lock()
+		r.online = false
+		r.mu.Unlock()
+		pattern("no address")
+		r.put(api.BenchPath, "")
+		pattern("bench mode")
+		r.put(api.TrialPath, "")
+		pattern("trial update")
+		r.put(api.FailedPath, "bridge\n")
+		pattern("failed service")
+		r.put(api.FailedPath, "")
+		pattern("trial update")
+		remove := func(name string) {
+			r.Helper()
+			if err := os.Remove(r.path(name)); err != nil {
+				r.Fatal(err)
+			}
+		}
+		remove(api.TrialPath)
+		pattern("bench mode")
+		remove(api.BenchPath)
+		pattern("no address")
 	})
 }
 
