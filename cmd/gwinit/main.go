@@ -6,8 +6,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"gwinit/internal/applet"
 	"gwinit/internal/pid1"
@@ -29,6 +31,9 @@ func main() {
 			os.Exit(a.Execute(context.Background(), stdio(), args[1:]))
 		}
 	}
+	// A file that grows beyond its limit (internal/ramfiles) is an error of the
+	// write, and not the end of the program with a trace.
+	signal.Ignore(syscall.SIGXFSZ)
 	os.Exit(dispatch(name, args))
 }
 

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +20,7 @@ import (
 	"gwinit/internal/applet"
 	"gwinit/internal/config"
 	"gwinit/internal/notify"
+	"gwinit/internal/ramfiles"
 	"gwinit/services/eth"
 )
 
@@ -184,12 +186,16 @@ func run(ctx context.Context, version string) error {
 	return err
 }
 
-// warnings are what is wrong in the configuration, in words.
+// warnings are what is wrong in the configuration, and with the files in memory,
+// in words.
 func warnings() []string {
 	_, found := config.Load("", rtl8196e.Detect(""))
 	lines := make([]string, 0, len(found))
 	for _, w := range found {
 		lines = append(lines, w.String())
+	}
+	if n := ramfiles.Used(""); n > ramfiles.MostKiB {
+		lines = append(lines, ramfiles.Warning+strconv.FormatUint(n, 10)+" KiB of memory: delete what is not needed (du /tmp /var /run)")
 	}
 	return lines
 }

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"gwinit/internal/api"
 	"gwinit/internal/enrol"
+	"gwinit/internal/ramfiles"
 	"gwinit/internal/seed"
 	"gwinit/internal/tools/network"
 )
@@ -46,6 +46,9 @@ func (b *box) configuration() {
 	const most = 6
 	all := b.status.Warnings
 	for i, w := range all {
+		if strings.HasPrefix(w, ramfiles.Warning) {
+			continue // a check of its own
+		}
 		if i == most {
 			b.say(Warning, "gwctl status", "and %d more", len(all)-most)
 			break
@@ -162,52 +165,28 @@ func (b *box) flash() {
 	}
 }
 
-// Memory that should be available, and what RAM file systems should not exceed,
-// in KiB. An idle box has some 16 MiB; below 5 it throws out pages of programs
-// that it needs again at once.
+// Memory that should be available, in KiB. An idle box has some 16 MiB; below 5
+// it throws out pages of programs that it needs again at once.
 const (
-	fewKiB   = 5 << 10
-	noKiB    = 2 << 10
-	mostKiB  = 4 << 10
-	mostTree = 4096 // files that are looked at
+	fewKiB = 5 << 10
+	noKiB  = 2 << 10
 )
 
 func (b *box) memory() {
-	files := uint64(0)
-	for _, dir := range []string{"/tmp", "/var", "/run"} {
-		files += b.tree(dir)
-	}
+	files := ramfiles.Used(b.path(""))
 	m := b.status.Memory
 	switch {
 	case b.silent == nil && m.Available < noKiB:
 		b.say(Fault, "top shows who has it; gwctl reboot", "%d KiB of %d KiB of memory are available", m.Available, m.Total)
 	case b.silent == nil && m.Available < fewKiB:
 		b.say(Warning, "top shows who has it", "%d KiB of %d KiB of memory are available", m.Available, m.Total)
-	case files > mostKiB:
+	case files > ramfiles.MostKiB:
 	default:
 		b.say(OK, "", "%d KiB of %d KiB available, files in memory take %d KiB", m.Available, m.Total, files)
 	}
-	if files > mostKiB {
-		b.say(Warning, "delete what is not needed: du /tmp /var /run", "files in /tmp, /var and /run take %d KiB of memory", files)
+	if files > ramfiles.MostKiB {
+		b.say(Warning, "delete what is not needed: du /tmp /var /run", ramfiles.Warning+"%d KiB of memory", files)
 	}
-}
-
-// tree is what the files below dir hold, in KiB: a ramfs does not count them.
-func (b *box) tree(dir string) uint64 {
-	sum, n := uint64(0), 0
-	// What vanishes meanwhile is not counted.
-	_ = filepath.WalkDir(b.path(dir), func(_ string, d os.DirEntry, err error) error {
-		if n++; n > mostTree {
-			return filepath.SkipAll
-		}
-		if err == nil && d.Type().IsRegular() {
-			if info, err := d.Info(); err == nil {
-				sum += uint64(info.Size()+1023) / 1024
-			}
-		}
-		return nil
-	})
-	return sum
 }
 
 func (b *box) clock() {

@@ -5,6 +5,7 @@ import (
 
 	"gwinit/board/rtl8196e"
 	"gwinit/internal/handoff"
+	"gwinit/internal/ramfiles"
 	"gwinit/internal/supervisor"
 )
 
@@ -44,11 +45,11 @@ func services(b rtl8196e.Board) []supervisor.Spec {
 			// On demand: it has the memory and the attack surface of its
 			// sessions, while there are any.
 			Name: svcSSHD, Argv: []string{"gw", "sshd"}, After: []string{svcUserdata}, Socket: "/" + handoff.SSH,
-			Essential: true, Safe: true, OOMScoreAdj: 200,
+			Essential: true, Safe: true, OOMScoreAdj: 200, FileLimit: ramfiles.LimitBytes,
 		},
 		{
 			Name: svcConsole, Argv: []string{"-sh"}, Env: []string{"TERM=vt100"}, TTY: b.Console.Device,
-			Manual: true, Essential: true, Safe: true, OOMScoreAdj: 300,
+			Manual: true, Essential: true, Safe: true, OOMScoreAdj: 300, FileLimit: ramfiles.LimitBytes,
 		},
 	}
 }

@@ -124,3 +124,30 @@ func TestTryRestart(t *testing.T) {
 		})
 	}
 }
+
+// Under memory pressure the bridge is the last to go, what somebody types or
+// uploads the first; and whoever writes files for people is bounded.
+func TestOrderUnderMemoryPressure(t *testing.T) {
+	score, limit := map[string]int{}, map[string]uint64{}
+	for _, s := range services(rtl8196e.Board{}) {
+		score[s.Name], limit[s.Name] = s.OOMScoreAdj, s.FileLimit
+	}
+	for _, order := range [][2]string{{svcBridge, svcCore}, {svcCore, svcUserdata}, {svcUserdata, svcSSHD}, {svcSSHD, svcConsole}} {
+		if score[order[0]] >= score[order[1]] {
+			t.Errorf("%s (%d) goes before %s (%d)", order[0], score[order[0]], order[1], score[order[1]])
+		}
+	}
+	for name, score := range score {
+		if name != svcBridge && score <= -900 {
+			t.Errorf("%s (%d) goes after the bridge", name, score)
+		}
+	}
+	for _, name := range []string{svcSSHD, svcConsole} {
+		if limit[name] != 8<<20 {
+			t.Errorf("%s writes files of %d bytes", name, limit[name])
+		}
+	}
+	if limit[svcBridge] != 0 || limit[svcCore] != 0 {
+		t.Error("a service has the shells' limit")
+	}
+}

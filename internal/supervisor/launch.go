@@ -139,6 +139,12 @@ func (y *System) Start(s *Spec, stored []notify.Stored, ev Events) (_ Process, e
 			y.ring.Append(LogName, s.Name+": cannot set its oom_score_adj: "+err.Error())
 		}
 	}
+	if s.FileLimit != 0 {
+		limit := unix.Rlimit{Cur: s.FileLimit, Max: unix.RLIM_INFINITY}
+		if err := unix.Prlimit(p.PID(), unix.RLIMIT_FSIZE, &limit, nil); err != nil {
+			y.ring.Append(LogName, s.Name+": cannot limit its files: "+err.Error())
+		}
+	}
 	for _, src := range sources {
 		if err := y.loop.add(src); err != nil {
 			// Unheard it would block on a full pipe; its end is dealt with.

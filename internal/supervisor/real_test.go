@@ -420,6 +420,21 @@ func TestOOMScoreAdj(t *testing.T) {
 	}
 }
 
+func TestFileLimit(t *testing.T) {
+	s := spec("s", "echo")
+	s.FileLimit = 12345
+	b := boot(t, s)
+	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", b.up("s").PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(limits)) {
+		if f := strings.Fields(line); strings.HasPrefix(line, "Max file size") && (f[3] != "12345" || f[4] != "unlimited") {
+			t.Errorf("%s", line)
+		}
+	}
+}
+
 func TestCallsOfAProcess(t *testing.T) {
 	b := boot(t, spec("s", "echo"))
 	b.up("s")

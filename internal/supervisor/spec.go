@@ -65,6 +65,9 @@ type Spec struct {
 	Watchdog     time.Duration // longest time between two WATCHDOG=1; 0: none asked
 
 	OOMScoreAdj int // -1000 (never killed) to 1000 (first)
+	// FileLimit is the size of the largest file that it, and what it starts,
+	// may write, in bytes (RLIMIT_FSIZE, soft); 0: any.
+	FileLimit uint64
 }
 
 func (s *Spec) defaults() {
