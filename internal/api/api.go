@@ -260,6 +260,14 @@ type SSH struct {
 	Aborted uint64 `json:"aborted"` // ended before they tried
 }
 
+// PreviousPath holds how the boot before ended and the last lines of its log, if
+// memory kept them over the reset. Its first line is PreviousRunning where that
+// boot had no end of its own, and else what ended it. It is memory.
+const (
+	PreviousPath    = "/run/previous-boot"
+	PreviousRunning = "running"
+)
+
 // Files that are there, in memory, while the box is in a state that the status LED
 // tells of. Who brings the state about makes the file and removes it; what is in
 // it is its own matter.

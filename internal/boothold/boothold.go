@@ -18,6 +18,9 @@
 //	+0x100  magic  0x47574F42 "GWOB": one boot in another mode
 //	+0x104  mode   0x53414645 "SAFE" or 0x46414354 "FACT"
 //	+0x108  check  every bit of mode inverted
+//	+0x200  magic  0x47574C57 "GWLW": what a boot said last, up to -0x010
+//	+0x204  length of the text
+//	+0x208  CRC-32 of the text, which follows
 //
 // The loader zeroes its three words when it takes them and touches no other.
 // Ours are at the far end: what lies above the page is a stack of the loader's

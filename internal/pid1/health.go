@@ -195,6 +195,7 @@ func (in *initd) checkHealth() (feed bool) {
 	if in.stopping() {
 		return true // whose end has a limit of its own
 	}
+	go in.leaveLastWords("", api.PreviousRunning)
 	feed, ask, restart, reset := in.health.round()
 	for _, name := range ask {
 		go in.ask(name)

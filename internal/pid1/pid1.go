@@ -53,6 +53,8 @@ type initd struct {
 
 	ending atomic.Bool // a shutdown has begun
 
+	last lastWords
+
 	health    health
 	resetting atomic.Bool // a reset for the health's sake is being decided
 	failed    string      // as told at api.FailedPath; of the one question to the supervisor at a time
@@ -104,6 +106,7 @@ func (in *initd) boot() (complete bool) {
 	in.board = rtl8196e.Detect("")
 	in.mode = in.chooseMode()
 	in.logf("gwinit %s on %s, boot mode %s", in.version, in.board.Model, in.mode)
+	in.takeLastWords("")
 
 	// Both errors are faults of the build, or a kernel without epoll.
 	system, err := supervisor.NewSystem(reaper.New(reaper.Options{Log: func(s string) { in.ring.Append(logName, s) }}), in.ring,
@@ -268,6 +271,7 @@ func (in *initd) shutdown(args api.ShutdownArgs, cmd uint32) {
 	start := time.Now()
 	left := func() time.Duration { return time.Until(start.Add(shutdownTotal)) }
 	final := func() {
+		in.leaveLastWords("", args.Action)
 		within(finalSync, unix.Sync) // once more, for the way past everything else
 		if in.wd != nil && args.Action != "reboot" {
 			in.wd.disarm()

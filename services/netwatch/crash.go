@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gwinit/internal/api"
 	"gwinit/internal/logring"
 )
 
@@ -21,14 +22,21 @@ const crashMark = "previous panic: "
 // pstore is where a kernel that has it shows the ends of logs that a reset left.
 const pstore = "sys/fs/pstore/dmesg-*"
 
-// crash is what is known of a panic before this boot. Two of one kind have the
-// same key; log is the end of its log, where there is one.
+// crash is what is known of a panic, or a reset, before this boot. Two of one
+// kind have the same summary; log is the end of its log, where there is one.
 type crash struct {
-	key string
-	log []byte
+	summary string
+	log     []byte
 }
 
-// crashes looks for panics before this boot, in the kernel's log and in pstore.
+// Summaries.
+const (
+	panicked = "the kernel panicked before this boot: "
+	wasReset = "the box was reset before this boot, without an end of its own: by the watchdog, a panic or a short loss of power"
+)
+
+// crashes looks for panics before this boot, in the kernel's log and in pstore,
+// and for what PID 1 found in memory of a boot that had no end.
 func crashes(root string) (all []crash) {
 	fd, err := unix.Open(filepath.Join("/", root, "dev/kmsg"), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -47,7 +55,7 @@ func crashes(root string) (all []crash) {
 				if _, after, ok := strings.Cut(line, " "); ok {
 					line = after // without its uptime
 				}
-				all = append(all, crash{key: line})
+				all = append(all, crash{summary: panicked + line})
 			}
 		}
 	}
@@ -66,7 +74,16 @@ func crashes(root string) (all []crash) {
 		_ = os.Remove(name) // else the next boot takes it for its own
 		if i := bytes.Index(text, []byte("Kernel panic - ")); i >= 0 {
 			line, _, _ := strings.Cut(string(text[i:]), "\n")
-			all = append(all, crash{line, text[max(0, len(text)-maxKernelLog):]})
+			all = append(all, crash{panicked + line, text[max(0, len(text)-maxKernelLog):]})
+		}
+	}
+	text, err := head(filepath.Join("/", root, api.PreviousPath), maxKernelLog)
+	if how, lines, _ := bytes.Cut(text, []byte("\n")); err == nil && string(how) == api.PreviousRunning {
+		switch {
+		case len(all) == 0:
+			all = append(all, crash{wasReset, lines})
+		case all[0].log == nil:
+			all[0].log = lines // of the panic's boot
 		}
 	}
 	return all
@@ -76,9 +93,9 @@ func crashes(root string) (all []crash) {
 // one like it: what happens each hour must not wear the flash.
 func (s *Service) keepCrashes() {
 	for _, c := range crashes(s.opt.Root) {
-		summary := "the kernel panicked before this boot: " + c.key[:min(len(c.key), maxSummary)]
+		summary := c.summary[:min(len(c.summary), maxSummary)]
 		s.log(summary)
-		if s.known(c.key) {
+		if s.known(summary) {
 			continue
 		}
 		at := "before the clock was set"
@@ -87,7 +104,7 @@ func (s *Service) keepCrashes() {
 		}
 		r := report(summary + "\nseen " + at + ", in boot " + s.budget.boot + "\n")
 		if c.log != nil {
-			r.part("the end of its kernel log", c.log, nil)
+			r.part("the end of its log", c.log, nil)
 		}
 		if err := s.keep(r); err != nil {
 			s.log("the panic is not kept: " + err.Error())
@@ -95,11 +112,11 @@ func (s *Service) keepCrashes() {
 	}
 }
 
-// known tells whether an incident is of that panic.
-func (s *Service) known(key string) bool {
+// known tells whether an incident is one like that.
+func (s *Service) known(summary string) bool {
 	for _, n := range s.numbers() {
 		text, err := head(s.incident(n), maxIncident)
-		if first, _, _ := strings.Cut(string(text), "\n"); err == nil && strings.HasSuffix(first, key[:min(len(key), maxSummary)]) {
+		if first, _, _ := strings.Cut(string(text), "\n"); err == nil && first == summary {
 			return true
 		}
 	}

@@ -81,3 +81,43 @@ func TestCrashes(t *testing.T) {
 		t.Errorf("%+v, %v", one, err)
 	}
 }
+
+// What memory kept of a boot that had no end is an incident, once; of one that
+// ended it is none, and of one that panicked it is the panic's.
+func TestPreviousBoot(t *testing.T) {
+	for _, tt := range []struct {
+		name, previous, kmsg string
+		summary, text        string // "": no incident
+	}{
+		{"ended", "reboot\n1s core: last\n", "", "", ""},
+		{"not kept", "", "", "", ""},
+		{"reset", "running\n1s core: last\n", "", wasReset, "\n== the end of its log\n1s core: last\n"},
+		{"panicked", "running\n1s core: last\n", strings.Replace(panicRecord, "%s", "12s", 1), panicked + "epc=80123456", "\n== the end of its log\n1s core: last\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			if tt.previous != "" {
+				put(t, filepath.Join(root, api.PreviousPath), tt.previous)
+			}
+			put(t, filepath.Join(root, "dev/kmsg"), tt.kmsg)
+			var all []api.Incident
+			for range 2 {
+				s := New(Options{Root: root, Writable: func() error { return nil }, Log: func(string) {}})
+				s.keepCrashes()
+				var err error
+				if all, err = s.Incidents(api.IncidentParams{Number: min(1, len(s.numbers()))}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.summary == "" {
+				if len(all) != 0 {
+					t.Errorf("kept %+v", all)
+				}
+				return
+			}
+			if len(all) != 1 || !strings.HasPrefix(all[0].Summary, tt.summary) || !strings.Contains(all[0].Text, tt.text) {
+				t.Errorf("kept %+v", all)
+			}
+		})
+	}
+}
