@@ -73,7 +73,7 @@ func TestMemoryUnderLoad(t *testing.T) {
 	hold := filepath.Join(t.TempDir(), "hold")
 	command(t, "hold", "env", "CGO_ENABLED=0", "GOOS=linux", "GOARCH=mips", "GOMIPS=softfloat", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", hold, ".")
 	m := start(t, func(c *board.Config) {
-		c.Forward[board.SSHPort] = 0
+		c.Forward[board.SSHPort], c.Forward[metricsPort] = 0, 0
 	})
 	shell(t, m)
 	await(t, m, "everything running", settled)
@@ -82,6 +82,7 @@ func TestMemoryUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	run(t, m, "gwctl config set METRICS=on")
 	run(t, m, "mkdir -p /userdata/ssh && echo '"+strings.TrimSpace(string(key))+"' >/userdata/ssh/authorized_keys")
 	program, err := os.Open(hold)
 	if err != nil {
@@ -118,6 +119,7 @@ func TestMemoryUnderLoad(t *testing.T) {
 		if soak {
 			p.must(board.BridgePort, nil, "ssh", "root@127.0.0.1", "gwctl status; gwctl bridge; ls -lR /userdata /etc >/dev/null")
 		}
+		scrape(t, m)
 		time.Sleep(every)
 		s = status(t, m)
 		one := sample{s.Uptime - before.Uptime, anon(t, m, s), s.Memory.Total - s.Memory.Available}

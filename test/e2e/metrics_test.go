@@ -36,22 +36,13 @@ func figures(t *testing.T, text string) map[string]float64 {
 	return all
 }
 
-// What the gateway tells to Prometheus, and that it tells nothing until it is set.
-func TestMetrics(t *testing.T) {
-	t.Parallel()
-	const port = 9100
-	m := start(t, func(c *board.Config) { c.Forward[port] = 0 })
-	shell(t, m)
-	await(t, m, "everything running", settled)
-	if open := run(t, m, "netstat -tln"); strings.Contains(open, fmt.Sprintf(":%d ", port)) {
-		t.Errorf("open without being set:\n%s", open)
-	}
-	local := figures(t, run(t, m, "gwctl metrics")+"\n")
-	run(t, m, "gwctl config set METRICS=on")
-	awaitLog(t, m, "metrics at http://")
-	url := "http://" + m.Addr(port) + "/metrics"
-	begin := time.Now()
-	r, err := http.Get(url)
+// metricsPort is where METRICS=on has the gateway serve its figures.
+const metricsPort = 9100
+
+// scrape asks for the figures as Prometheus does.
+func scrape(t *testing.T, m *board.Machine) string {
+	t.Helper()
+	r, err := http.Get("http://" + m.Addr(metricsPort) + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +51,25 @@ func TestMetrics(t *testing.T) {
 	if err != nil || r.StatusCode != http.StatusOK {
 		t.Fatalf("%v, %v: %s", r.Status, err, body)
 	}
+	return string(body)
+}
+
+// What the gateway tells to Prometheus, and that it tells nothing until it is set.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	m := start(t, func(c *board.Config) { c.Forward[metricsPort] = 0 })
+	shell(t, m)
+	await(t, m, "everything running", settled)
+	if open := run(t, m, "netstat -tln"); strings.Contains(open, fmt.Sprintf(":%d ", metricsPort)) {
+		t.Errorf("open without being set:\n%s", open)
+	}
+	local := figures(t, run(t, m, "gwctl metrics")+"\n")
+	run(t, m, "gwctl config set METRICS=on")
+	awaitLog(t, m, "metrics at http://")
+	begin := time.Now()
+	body := scrape(t, m)
 	t.Logf("%d bytes in %v", len(body), time.Since(begin))
-	got := figures(t, string(body))
+	got := figures(t, body)
 	for series := range local {
 		if _, there := got[series]; !there && !strings.Contains(series, "gateway_service_state{") {
 			t.Errorf("gwctl metrics has %s, and HTTP has not", series)
@@ -84,17 +92,11 @@ func TestMetrics(t *testing.T) {
 	const scrapes = 20
 	for range scrapes {
 		wait(1100 * time.Millisecond) // fresh ones
-		if r, err = http.Get(url); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, r.Body); err != nil {
-			t.Fatal(err)
-		}
-		r.Body.Close()
+		scrape(t, m)
 	}
 	t.Logf("%.1f ms of CPU of core and bridge for each scrape", (cpu(status(t, m))-before)*1000/scrapes)
 	run(t, m, "gwctl config unset METRICS")
-	for end := time.Now().Add(time.Minute); strings.Contains(run(t, m, "netstat -tln"), fmt.Sprintf(":%d ", port)); wait(time.Second) {
+	for end := time.Now().Add(time.Minute); strings.Contains(run(t, m, "netstat -tln"), fmt.Sprintf(":%d ", metricsPort)); wait(time.Second) {
 		if time.Now().After(end) {
 			t.Fatal("the port stays open")
 		}
