@@ -17,8 +17,7 @@ const statusMore = `  -w  go on until ctrl-c: redrawn on a terminal, else a scre
       has changed other than figures
 `
 
-// watchEvery is how often a gateway is asked. An answer takes some 20 ms of its
-// processor.
+// watchEvery is how often a gateway is asked.
 const watchEvery = 2 * time.Second
 
 // watch shows the gateway until ctrl-c, also while it restarts.
