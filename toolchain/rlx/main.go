@@ -17,8 +17,8 @@
 //	rlx go [-without NAME,NAME] ARGUMENT ...
 //
 // runs the go command of that copy for the gateway: big-endian MIPS, no FPU.
-// Where the current module requires golang.org/x/crypto, it uses an edited copy
-// of that, too. -without leaves out edits or subjects of package edits, for
+// Of the modules that the current one requires, it uses edited copies where
+// package edits has edits for them, too. -without leaves out edits or subjects of package edits, for
 // measurements.
 //
 // The installed Go and the module cache are not touched. An edit whose anchor is not in its file
@@ -104,7 +104,7 @@ func runGo(args []string) error {
 	if err != nil {
 		return err
 	}
-	module, err := goroot.Module(context.Background(), o)
+	module, err := goroot.Modules(context.Background(), o)
 	if err != nil {
 		return err
 	}

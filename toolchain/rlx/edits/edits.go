@@ -10,6 +10,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -72,19 +73,16 @@ var identityEdits = []Edit{
 // named. A name that nothing has is an error.
 func Select(without []string) ([]Subject, error) {
 	list, used := selectFrom(Subjects(), 1, without)
-	_, module := selectFrom(Module(), 0, without)
+	for _, m := range Modules() {
+		_, more := selectFrom(m.Subjects, 0, without)
+		maps.Copy(used, more)
+	}
 	for _, name := range without {
-		if !used[name] && !module[name] {
+		if !used[name] {
 			return nil, fmt.Errorf("no subject and no edit is called %q", name)
 		}
 	}
 	return list, nil
-}
-
-// SelectModule is Select for the subjects of the module.
-func SelectModule(without []string) []Subject {
-	list, _ := selectFrom(Module(), 0, without)
-	return list
 }
 
 // selectFrom leaves out what is named, but for the first subjects, which stay,

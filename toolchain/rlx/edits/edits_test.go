@@ -2,7 +2,6 @@ package edits
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -36,7 +35,11 @@ func TestApply(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, s := range slices.Concat(Subjects(), Module()) {
+	all := Subjects()
+	for _, m := range Modules() {
+		all = append(all, m.Subjects...)
+	}
+	for _, s := range all {
 		for _, name := range append([]string{s.Name}, names(s.Edits)...) {
 			if name == "" || seen[name] {
 				t.Errorf("the name %q is empty or there twice", name)

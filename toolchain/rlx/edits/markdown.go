@@ -11,8 +11,10 @@ func Markdown() string {
 	var b strings.Builder
 	b.WriteString("# What is edited in Go, and why\n\nMade by `go run ./toolchain/rlx edits > docs/toolchain-edits.md`.\n")
 	list(&b, Subjects())
-	b.WriteString("\n# What is edited in " + ModulePath + "\n")
-	list(&b, Module())
+	for _, m := range Modules() {
+		b.WriteString("\n# What is edited in " + m.Path + "\n")
+		list(&b, m.Subjects)
+	}
 	return b.String()
 }
 

@@ -1,13 +1,5 @@
 package edits
 
-// ModulePath is the module that is edited beside Go itself.
-const ModulePath = "golang.org/x/crypto"
-
-// Module are the edits of that module; their files are below its folder.
-func Module() []Subject {
-	return []Subject{{Name: "an SSH server's part", Edits: sshEdits}}
-}
-
 // sshEdits leave of x/crypto/ssh what a server with algorithms of today needs.
 // The rest is in the package's tables, where the linker must keep it. What is
 // left out is not offered and cannot be negotiated; what stays is unchanged.

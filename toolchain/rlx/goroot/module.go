@@ -17,19 +17,19 @@ import (
 	"gwinit/toolchain/rlx/edits"
 )
 
-// What Module writes, below the main module's folder. The copy is there and
-// not in the cache because its path is part of what the go command links.
+// What Modules writes, below the main module's folder. The copies are there and
+// not in the cache because their paths are part of what the go command links.
 const (
-	moduleCopy = "build/" + edits.ModulePath
-	moduleFile = "build/rlx.mod"
-	moduleLock = "build/rlx.lock"
+	moduleCopies = "build"
+	moduleFile   = "build/rlx.mod"
+	moduleLock   = "build/rlx.lock"
 )
 
-// Module edits the module that edits.Module is for, if the main module of the
-// current folder requires it, and returns the flag by which a go command uses
-// the edited copy: a go.mod of its own, whose replacement leads to the copy in
-// the main module's folder build. The flag is empty if there is nothing to do.
-func Module(ctx context.Context, o Options) (flag string, err error) {
+// Modules edits those modules of package edits that the main module of the
+// current folder requires, and returns the flag by which a go command uses
+// the edited copies: a go.mod of its own, whose replacements lead to the copies
+// in the main module's folder build. The flag is empty if there is nothing to do.
+func Modules(ctx context.Context, o Options) (flag string, err error) {
 	out, err := stock(ctx, "env", "GOMOD")
 	if err != nil {
 		return "", err
@@ -38,63 +38,91 @@ func Module(ctx context.Context, o Options) (flag string, err error) {
 	if mod == "" || mod == os.DevNull {
 		return "", nil
 	}
-	version, err := required(ctx, mod)
-	if version == "" || err != nil {
-		return "", err
-	}
-	out, err = stock(ctx, "mod", "download", "-json", edits.ModulePath+"@"+version)
+	versions, err := required(ctx, mod)
 	if err != nil {
 		return "", err
+	}
+	var copies []moduleSource
+	for _, m := range edits.SelectModules(o.Without) {
+		if version := versions[m.Path]; version != "" {
+			c, err := editedModule(ctx, m, version)
+			if err != nil {
+				return "", err
+			}
+			copies = append(copies, c)
+		}
+	}
+	if len(copies) == 0 {
+		return "", nil
+	}
+	return "-modfile=" + filepath.Join(filepath.Dir(mod), moduleFile), copyModules(filepath.Dir(mod), copies)
+}
+
+// moduleSource is a module with its edits.
+type moduleSource struct {
+	path  string // of imports
+	dir   string // in the module cache
+	key   string // tells versions and edits apart
+	files map[string][]byte
+}
+
+// editedModule carries a module's edits out in memory.
+func editedModule(ctx context.Context, m edits.Module, version string) (moduleSource, error) {
+	s := moduleSource{path: m.Path, files: map[string][]byte{}}
+	out, err := stock(ctx, "mod", "download", "-json", m.Path+"@"+version)
+	if err != nil {
+		return s, err
 	}
 	var source struct{ Dir string }
 	if err := json.Unmarshal(out, &source); err != nil {
-		return "", fmt.Errorf("go mod download: %w", err)
+		return s, fmt.Errorf("go mod download: %w", err)
 	}
-	subjects := edits.SelectModule(o.Without)
-	files := map[string][]byte{}
+	s.dir = source.Dir
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s %s\n", recipe, version)
-	for _, name := range edits.Files(subjects) {
-		b, err := os.ReadFile(filepath.Join(source.Dir, filepath.FromSlash(name)))
+	for _, name := range edits.Files(m.Subjects) {
+		b, err := os.ReadFile(filepath.Join(s.dir, filepath.FromSlash(name)))
 		if err != nil {
-			return "", fmt.Errorf("an edit is for a file that %s %s does not have: %w", edits.ModulePath, version, err)
+			return s, fmt.Errorf("an edit is for a file that %s %s does not have: %w", m.Path, version, err)
 		}
-		if files[name], err = edits.Apply(subjects, name, b); err != nil {
-			return "", err
+		if s.files[name], err = edits.Apply(m.Subjects, name, b); err != nil {
+			return s, err
 		}
-		fmt.Fprintf(sum, "%s %d\n%s", name, len(files[name]), files[name])
+		fmt.Fprintf(sum, "%s %d\n%s", name, len(s.files[name]), s.files[name])
 	}
-	return "-modfile=" + filepath.Join(filepath.Dir(mod), moduleFile), copyModule(filepath.Dir(mod), source.Dir, hex.EncodeToString(sum.Sum(nil)), files)
+	s.key = hex.EncodeToString(sum.Sum(nil))
+	return s, nil
 }
 
-// required is the version that a go.mod asks for, "" if it does not.
-func required(ctx context.Context, mod string) (string, error) {
+// required is the versions that a go.mod asks for, by module.
+func required(ctx context.Context, mod string) (map[string]string, error) {
 	out, err := stock(ctx, "mod", "edit", "-json", mod)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	var list struct {
 		Require []struct{ Path, Version string }
 		Replace []struct{ Old struct{ Path string } }
 	}
 	if err := json.Unmarshal(out, &list); err != nil {
-		return "", fmt.Errorf("go mod edit: %w", err)
+		return nil, fmt.Errorf("go mod edit: %w", err)
 	}
 	for _, r := range list.Replace {
-		if r.Old.Path == edits.ModulePath {
-			return "", fmt.Errorf("%s replaces %s, which has edits for the gateway: without a replacement they are made", mod, edits.ModulePath)
+		for _, m := range edits.Modules() {
+			if r.Old.Path == m.Path {
+				return nil, fmt.Errorf("%s replaces %s, which has edits for the gateway: without a replacement they are made", mod, m.Path)
+			}
 		}
 	}
+	versions := map[string]string{}
 	for _, r := range list.Require {
-		if r.Path == edits.ModulePath {
-			return r.Version, nil
-		}
+		versions[r.Path] = r.Version
 	}
-	return "", nil
+	return versions, nil
 }
 
-// copyModule makes what Module promises, unless it is there.
-func copyModule(root, from, key string, files map[string][]byte) error {
+// copyModules makes what Modules promises, as far as it is not there.
+func copyModules(root string, modules []moduleSource) error {
 	lock := filepath.Join(root, moduleLock)
 	if err := os.MkdirAll(filepath.Dir(lock), 0o755); err != nil {
 		return err
@@ -107,29 +135,16 @@ func copyModule(root, from, key string, files map[string][]byte) error {
 	if err := syscall.Flock(int(l.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", lock, err)
 	}
-	to := filepath.Join(root, moduleCopy)
-	done := filepath.Join(to, "rlx.ready")
-	if b, err := os.ReadFile(done); err != nil || string(b) != key {
-		if err := os.RemoveAll(to); err != nil {
-			return err
-		}
-		if err := copyTree(from, to); err != nil {
-			return err
-		}
-		for name, b := range files {
-			if err := os.WriteFile(filepath.Join(to, filepath.FromSlash(name)), b, 0o644); err != nil {
-				return err
-			}
-		}
-		if err := os.WriteFile(done, []byte(key), 0o644); err != nil {
-			return err
-		}
-	}
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
 		return err
 	}
-	mod = append(mod, "\nreplace "+edits.ModulePath+" => ./"+moduleCopy+"\n"...)
+	for _, m := range modules {
+		if err := m.copy(filepath.Join(root, moduleCopies, filepath.FromSlash(m.path))); err != nil {
+			return err
+		}
+		mod = append(mod, "\nreplace "+m.path+" => ./"+moduleCopies+"/"+m.path+"\n"...)
+	}
 	if err := refresh(filepath.Join(root, moduleFile), mod); err != nil {
 		return err
 	}
@@ -138,6 +153,26 @@ func copyModule(root, from, key string, files map[string][]byte) error {
 		return err
 	}
 	return refresh(filepath.Join(root, strings.TrimSuffix(moduleFile, ".mod")+".sum"), sums)
+}
+
+// copy makes the edited copy, unless it is there.
+func (m moduleSource) copy(to string) error {
+	done := filepath.Join(to, "rlx.ready")
+	if b, err := os.ReadFile(done); err == nil && string(b) == m.key {
+		return nil
+	}
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	if err := copyTree(m.dir, to); err != nil {
+		return err
+	}
+	for name, b := range m.files {
+		if err := os.WriteFile(filepath.Join(to, filepath.FromSlash(name)), b, 0o644); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(done, []byte(m.key), 0o644)
 }
 
 // refresh writes a file that has other contents. A go command may be reading

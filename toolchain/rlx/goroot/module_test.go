@@ -27,7 +27,7 @@ func TestEditedSSH(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flag, err := goroot.Module(t.Context(), goroot.Options{})
+	flag, err := goroot.Modules(t.Context(), goroot.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestEditedSSH(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := goroot.Module(t.Context(), goroot.Options{}); err != nil {
+	if _, err := goroot.Modules(t.Context(), goroot.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if after, err := os.Stat("build/golang.org/x/crypto/ssh"); err != nil || !os.SameFile(before, after) {
@@ -81,9 +81,9 @@ func TestModulesWithoutEdits(t *testing.T) {
 			if err := os.WriteFile("go.mod", []byte(tt.mod), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			flag, err := goroot.Module(t.Context(), goroot.Options{})
+			flag, err := goroot.Modules(t.Context(), goroot.Options{})
 			if flag != "" || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("Module = %q, %v, want no flag and %q", flag, err, tt.err)
+				t.Errorf("Modules = %q, %v, want no flag and %q", flag, err, tt.err)
 			}
 		})
 	}
