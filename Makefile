@@ -65,6 +65,16 @@ gw: toolchain ## build the MIPS binary, build/gw, and its symbol file build/gw.s
 	@ls -l $(OUT)/gw
 	@build/rlx check -strict-sc $(OUT)/gw
 
+# What does not fit the rootfs: files for /userdata/system/addons, each with the
+# checksum without which it is not run.
+.PHONY: addons
+addons: toolchain ## build the add-ons (WireGuard), build/addons/NAME and NAME.sha256
+	@mkdir -p $(OUT)/addons
+	$(MIPS_GO) build $(MIPS_BUILD) -ldflags='$(STRIP) -symfile=$(abspath $(OUT))/gw-wireguard.sym' -o $(OUT)/addons/gw-wireguard ./cmd/gw-wireguard
+	@build/rlx check -strict-sc $(OUT)/addons/gw-wireguard
+	cd $(OUT)/addons && sha256sum gw-wireguard >gw-wireguard.sha256
+	@ls -l $(OUT)/addons
+
 .PHONY: check-isa
 check-isa: gw ## look for instructions that the RLX4181 does not execute as meant
 	build/rlx check -strict-sc -stats $(OUT)/gw

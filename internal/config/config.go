@@ -25,6 +25,7 @@ type Config struct {
 	Netwatch Netwatch
 	NTP      NTP
 	Gateway  Gateway
+	Tunnel   WireGuard
 	Hostname string // as Network.Hostname
 	TZ       string // a POSIX TZ string
 	Users    []User // passwd, valid lines only
@@ -236,6 +237,16 @@ const (
 	QdiscDefault = "default"  // the kernel's own choice
 )
 
+// WireGuard is wireguard.conf. Keys and peers are in a file of their own, which
+// services/wireguard/conf reads.
+type WireGuard struct {
+	Enabled   bool           // the tunnel comes up at the boot
+	Interface string         // its name
+	Addresses []netip.Prefix // the gateway's in the tunnel, with the length of the prefix
+	MTU       int            // bytes; 0: the tunnel's default
+	Routes    []netip.Prefix // what else is reached through it, masked
+}
+
 // User is a line of passwd.
 type User struct {
 	Name  string
@@ -261,6 +272,7 @@ func (l *loader) all(b rtl8196e.Board) Config {
 		Netwatch: l.netwatch(),
 		NTP:      l.ntp(),
 		Gateway:  l.gateway(),
+		Tunnel:   l.wireguard(),
 		TZ:       l.tz(),
 		Users:    l.passwd(),
 		Thread:   l.thread(),
@@ -309,4 +321,11 @@ func LoadGateway(root string) (Gateway, []Warning) {
 	l := loader{root: root}
 	g := l.gateway()
 	return g, l.warnings
+}
+
+// LoadWireGuard reads wireguard.conf.
+func LoadWireGuard(root string) (WireGuard, []Warning) {
+	l := loader{root: root}
+	w := l.wireguard()
+	return w, l.warnings
 }

@@ -25,6 +25,7 @@ const (
 	fileTZ       = Dir + "/TZ"
 	filePasswd   = Dir + "/passwd"
 	fileGateway  = Dir + "/gateway.conf"
+	fileTunnel   = Dir + "/wireguard.conf"
 	dirThread    = "/userdata/thread"
 )
 
@@ -32,6 +33,7 @@ const (
 const (
 	defaultHostname = "rtl8196e-gw"
 	defaultTZ       = "UTC0"
+	defaultTunnel   = "wg0"
 )
 
 // problemMissing is what is wrong with a key that a file has to have.
@@ -235,9 +237,15 @@ func parseAllow(s string) ([]netip.Prefix, verdict) {
 	return all, verdict{problem: bad, used: used}
 }
 
-// parsePrefix reads an address or a prefix of any family. IPv4 that is mapped
-// into IPv6 is IPv4.
+// parsePrefix reads an address or a prefix of any family.
 func parsePrefix(s string) (netip.Prefix, bool) {
+	p, ok := hostPrefix(s)
+	return p.Masked(), ok
+}
+
+// hostPrefix is parsePrefix with the bits of the host. IPv4 that is mapped into
+// IPv6 is IPv4.
+func hostPrefix(s string) (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
 		a, err := netip.ParseAddr(s)
@@ -252,7 +260,7 @@ func parsePrefix(s string) (netip.Prefix, bool) {
 		}
 		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
 	}
-	return p.Masked(), true
+	return p, true
 }
 
 // joinPrefixes is the inverse of parseAllow.
@@ -655,6 +663,66 @@ func (l *loader) netwatch() Netwatch {
 		return verdict{}
 	})
 	return n
+}
+
+func (l *loader) wireguard() WireGuard {
+	w := WireGuard{Interface: defaultTunnel}
+	all, _ := l.entries(fileTunnel)
+	l.each(fileTunnel, all, func(e entry) verdict {
+		switch v := e.value; e.key {
+		case "ENABLED":
+			return setBool(&w.Enabled, v)
+		case "INTERFACE":
+			if !isTunnelName(v) {
+				return verdict{problem: "not a name for a tunnel: up to 15 letters and digits, and no other interface's", used: defaultTunnel}
+			}
+			w.Interface = v
+		case "MTU":
+			return number(v, 576, 65535, 0, &w.MTU).using("the tunnel's default")
+		case "ADDRESS":
+			var bad verdict
+			w.Addresses, bad = tunnelPrefixes(v, false)
+			return bad
+		case "ROUTES":
+			var bad verdict
+			w.Routes, bad = tunnelPrefixes(v, true)
+			return bad
+		default:
+			return verdict{problem: unknown}
+		}
+		return verdict{}
+	})
+	return w
+}
+
+// isTunnelName tells whether an interface may have that name without being
+// taken for one that the box has anyway.
+func isTunnelName(s string) bool {
+	for _, r := range s {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 15 && s != "lo" && !strings.HasPrefix(s, "eth") && !strings.HasPrefix(s, "wpan")
+}
+
+// tunnelPrefixes reads addresses and prefixes between commas or blanks: those of
+// hosts, or networks, where everything is none.
+func tunnelPrefixes(s string, network bool) (all []netip.Prefix, bad verdict) {
+	for f := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
+		p, ok := hostPrefix(f)
+		switch {
+		case !ok:
+			bad = verdict{problem: strconv.Quote(clip(f)) + " is neither an address nor a prefix", used: "the others"}
+		case network && p.Bits() == 0:
+			bad = verdict{problem: "the tunnel's own packets would go into the tunnel by " + f, used: "the others"}
+		case network:
+			all = append(all, p.Masked())
+		default:
+			all = append(all, p)
+		}
+	}
+	return all, bad
 }
 
 // isKnobs tells whether v is a list as in ETH_KNOBS. Which names there are is

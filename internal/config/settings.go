@@ -31,7 +31,7 @@ var live = [...]string{
 // they are told to reload.
 func (s Setting) Live() bool {
 	switch s.File {
-	case fileLEDs:
+	case fileLEDs, fileTunnel:
 		return true
 	case fileRadio:
 		return slices.Contains(live[:], s.Key)
@@ -46,6 +46,7 @@ func (s Setting) Live() bool {
 const (
 	serviceBridge = "bridge"
 	serviceCore   = "core"
+	serviceTunnel = "wireguard"
 )
 
 // nameMAC is the setting that is made on the box.
@@ -61,6 +62,7 @@ func Settings() []Setting {
 	type brd = rtl8196e.Board
 	radio := []string{serviceBridge}
 	core := []string{serviceCore}
+	tunnel := []string{serviceTunnel}
 	all := []Setting{
 		{"radio.MODE", "zigbee, otbr", fileRadio, "MODE", radio, func(c c, _ brd) string { return c.Radio.Mode }},
 		{"radio.FIRMWARE_BAUD", "1200 to 4000000: what the radio's firmware talks", fileRadio, "FIRMWARE_BAUD", radio, func(c c, _ brd) string { return strconv.Itoa(c.Radio.Baud) }},
@@ -105,6 +107,17 @@ func Settings() []Setting {
 		{"netwatch.MAX_REBOOT", "0 to 100 within WINDOW_H", fileNetwatch, "MAX_REBOOT", core, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.MaxReboots) }},
 		{"netwatch.WINDOW_H", "1 to 720 hours", fileNetwatch, "WINDOW_H", core, func(c c, _ brd) string { return strconv.Itoa(c.Netwatch.WindowHours) }},
 		{"netwatch.DRY_RUN", "0, 1: only says what it would do", fileNetwatch, "DRY_RUN", core, func(c c, _ brd) string { return bit(c.Netwatch.DryRun) }},
+
+		{"wireguard.ENABLED", "0, 1: the tunnel comes up at each boot; gwctl wg up does so at once", fileTunnel, "ENABLED", nil, func(c c, _ brd) string { return bit(c.Tunnel.Enabled) }},
+		{"wireguard.INTERFACE", "the tunnel's name", fileTunnel, "INTERFACE", tunnel, func(c c, _ brd) string { return c.Tunnel.Interface }},
+		{"wireguard.ADDRESS", "the gateway's addresses in the tunnel, such as 10.8.0.2/24", fileTunnel, "ADDRESS", tunnel, func(c c, _ brd) string { return joinPrefixes(c.Tunnel.Addresses) }},
+		{"wireguard.MTU", "576 to 65535", fileTunnel, "MTU", tunnel, func(c c, _ brd) string {
+			if c.Tunnel.MTU == 0 {
+				return ""
+			}
+			return strconv.Itoa(c.Tunnel.MTU)
+		}},
+		{"wireguard.ROUTES", "networks that are reached through the tunnel", fileTunnel, "ROUTES", tunnel, func(c c, _ brd) string { return joinPrefixes(c.Tunnel.Routes) }},
 
 		{"gateway.GW_LOG_KIB", "16 to 256: the log in memory", fileGateway, "GW_LOG_KIB", nil, func(c c, _ brd) string { return strconv.Itoa(c.Gateway.LogKiB) }},
 		{"gateway.ETH_PROFILE", strings.Join(EthProfiles[:], ", ") + ": how the Ethernet driver is tuned", fileGateway, "ETH_PROFILE", core, func(c c, _ brd) string { return cmp.Or(c.Gateway.Ethernet.Profile, EthProfiles[0]) }},

@@ -13,6 +13,7 @@ func OnTheBox() []Local {
 		{Name: "restore", Args: "[-n] [-mac] FILE", Summary: "take all of that from a backup"},
 		{Name: "report", Args: "[FILE]", Summary: "all that helps to find a fault, without secrets, in an archive"},
 		{Name: "events", Args: "[-a] [TYPE ...]", Summary: "what happens, as it happens, in JSON for scripts"},
+		{Name: "wg", Args: "VERB", Summary: "the WireGuard tunnel: show, up, down, genkey, pubkey"},
 		{Name: "factory-reset", Args: "[-y]", Summary: "take all settings and keys away, and restart"},
 	}
 }

@@ -188,6 +188,11 @@ func (in *initd) afterUserdata() {
 	}
 	g, _ := config.LoadGateway("")
 	in.ring.Resize(g.LogKiB << 10)
+	if w, _ := config.LoadWireGuard(""); w.Enabled && in.bootMode() != modeSafe {
+		if err := in.sup.Start(context.Background(), svcTunnel); err != nil {
+			in.logf("%v", err)
+		}
+	}
 }
 
 // awaitLateMount waits for a verdict to be put right; it gives up after ten

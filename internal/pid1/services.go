@@ -15,6 +15,7 @@ const (
 	svcBridge   = "bridge"
 	svcCore     = "core"
 	svcSSHD     = "sshd"
+	svcTunnel   = "wireguard"
 	svcConsole  = "console"
 )
 
@@ -46,6 +47,12 @@ func services(b rtl8196e.Board) []supervisor.Spec {
 			// sessions, while there are any.
 			Name: svcSSHD, Argv: []string{"gw", "sshd"}, After: []string{svcUserdata}, Socket: "/" + handoff.SSH,
 			Essential: true, Safe: true, OOMScoreAdj: 200, FileLimit: ramfiles.LimitBytes,
+		},
+		{
+			// Off until somebody asks for it, or wireguard.conf does. It is an
+			// add-on, which the applet becomes.
+			Name: svcTunnel, Argv: []string{"gw", "wireguard"}, After: []string{svcUserdata, svcBridge, svcCore},
+			Manual: true, OOMScoreAdj: 100,
 		},
 		{
 			Name: svcConsole, Argv: []string{"-sh"}, Env: []string{"TERM=vt100"}, TTY: b.Console.Device,

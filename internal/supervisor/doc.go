@@ -4,7 +4,7 @@
 // # States
 //
 //	waiting   wanted; a dependency is not there yet
-//	idle      on demand: nothing waits at its socket
+//	idle      on demand: nothing waits at its socket; not started by Boot: nobody asked for it
 //	starting  the process runs and has not said READY=1; a oneshot stays here until it ends
 //	running   ready
 //	backoff   it ended, and will be started again by itself

@@ -64,6 +64,11 @@ func (s *Supervisor) start(sv *service) error {
 	}
 	sv.want, sv.history = true, history{}
 	switch sv.state {
+	case Idle:
+		if sv.Socket != "" {
+			break // until something waits there
+		}
+		fallthrough
 	case Stopped, Failed, Backoff, Done:
 		s.set(sv, Waiting, "asked to start")
 		s.settle()

@@ -134,6 +134,7 @@ func (s *Supervisor) Boot() {
 				continue
 			}
 			if sv.Manual {
+				s.set(sv, Idle, "")
 				continue
 			}
 			sv.want = true
