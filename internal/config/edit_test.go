@@ -310,7 +310,7 @@ func TestSettings(t *testing.T) {
 		"BRIDGE_CLAIM_MS": "500", "BRIDGE_STALL_S": "60", "radio.MODE": "otbr", "leds.MODE": "off", "FIRMWARE_FLOW_CTRL": "sw", "FIRMWARE_BAUD": "230400",
 		"hostname": "attic", "TZ": "CET-1", "server": "a b", "ENABLED": "1", "DRY_RUN": "1", "FAIL_MIN": "1", "POLL_SEC": "5",
 		"ETH_PROFILE": "latency", "ETH_KNOBS": "kick_threshold=8 tx_queue_len=100", "ETH_QDISC": "default",
-		"MAX_REBOOT": "0", "WINDOW_H": "1", "GW_LOG_KIB": "16", "GW_NETWATCH_DRIVER": "1",
+		"MAX_REBOOT": "0", "WINDOW_H": "1", "INTERFACE": "wg1", "ADDRESS": "10.8.0.2/24,fd00:8::2/64", "MTU": "1400", "ROUTES": "10.9.0.0/16", "GW_LOG_KIB": "16", "GW_NETWATCH_DRIVER": "1",
 		"FIREWALL": "1", "FIREWALL_ALLOW": "tcp/8081 udp/5683-5684 tcp/9100@192.168.1.20 udp/69@fd00::/8 tcp/5201@bridge",
 		"METRICS": "10.0.0.2:9000", "METRICS_ALLOW": "203.0.113.0/24", "SYSLOG": "tcp://logs.lan:601",
 	}

@@ -75,6 +75,7 @@ func TestLoadNothing(t *testing.T) {
 			Netwatch: Netwatch{FailMinutes: 15, PollSeconds: 30, MaxReboots: 3, WindowHours: 24},
 			NTP:      NTP{Servers: []string{"0.pool.ntp.org", "1.pool.ntp.org"}},
 			Gateway:  Gateway{LogKiB: 64},
+			Tunnel:   WireGuard{Interface: "wg0"},
 			Hostname: "rtl8196e-gw",
 			TZ:       "UTC0",
 		})
@@ -728,4 +729,25 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The incumbent's keys; a name that is an interface's, and a route by which the
+// tunnel would be led into itself, are refused.
+func TestLoadWireGuard(t *testing.T) {
+	root := box(t, map[string]string{fileTunnel: "ENABLED=1\nINTERFACE=home\nADDRESS='10.8.0.2/24 fd00:8::2/64'\nMTU=1300\nROUTES=10.9.1.1/16,0.0.0.0/0\n"})
+	w, warnings := LoadWireGuard(root)
+	same(t, "all of it", w, WireGuard{
+		Enabled: true, Interface: "home", MTU: 1300,
+		Addresses: []netip.Prefix{netip.MustParsePrefix("10.8.0.2/24"), netip.MustParsePrefix("fd00:8::2/64")},
+		Routes:    []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")},
+	})
+	same(t, "warnings", texts(warnings), []string{fileTunnel + `:5: ROUTES="10.9.1.1/16,0.0.0.0/0": the tunnel's own packets would go into the tunnel by 0.0.0.0/0; using the others`})
+	for _, name := range []string{"eth0", "wpan0", "lo", "a/b", "sixteen-letters-", "w g"} {
+		root := box(t, map[string]string{fileTunnel: "INTERFACE='" + name + "'\nMTU=575\n"})
+		w, warnings := LoadWireGuard(root)
+		same(t, name, w, WireGuard{Interface: "wg0"})
+		if len(warnings) != 2 {
+			t.Errorf("%s: warnings %q", name, texts(warnings))
+		}
+	}
 }

@@ -336,7 +336,8 @@ func (s *Service) applyLink(mtu int) error {
 func (s *Service) change(have, want []netip.Prefix, add, remove func(netip.Prefix) error) (now []netip.Prefix) {
 	for _, p := range have {
 		if !slices.Contains(want, p) {
-			if err := remove(p); err != nil {
+			// A route goes with the address that it was by.
+			if err := remove(p); err != nil && !errors.Is(err, unix.ESRCH) {
 				s.o.Logf("%v", err)
 			}
 		}
@@ -485,7 +486,7 @@ func (p *peer) failing(stale time.Duration) bool {
 }
 
 // due tells whether the peer's name has to be looked up now.
-func (p *peer) due(stale time.Duration) bool {
+func (p *peer) due(poll, stale time.Duration) bool {
 	switch {
 	case !p.named:
 		return false
@@ -503,7 +504,7 @@ func (s *Service) resolveNames(ctx context.Context) {
 	s.mu.Lock()
 	var due []*peer
 	for _, p := range s.peers {
-		if p.due(s.o.Stale) {
+		if p.due(s.o.Poll, s.o.Stale) {
 			due = append(due, p)
 		}
 	}
