@@ -106,7 +106,7 @@ func (s *Supervisor) settle() {
 				}
 			}
 			for _, name := range sv.Needs {
-				if d := s.find(name); d.state != Running && d.state != Done && d.state != Idle {
+				if d := s.find(name); d.state != Running && d.state != Done && (d.state != Idle || d.Socket == "") {
 					missing, held = name, held || d.settled
 				}
 			}

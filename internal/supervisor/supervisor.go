@@ -133,8 +133,8 @@ func (s *Supervisor) Boot() {
 				sv.status, sv.settled = "left out: safe mode", true
 				continue
 			}
-			if sv.Manual {
-				s.set(sv, Idle, "")
+			if sv.Manual { // it has not had its chance: who is After it waits
+				sv.state = Idle
 				continue
 			}
 			sv.want = true

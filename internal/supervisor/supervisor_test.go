@@ -225,7 +225,7 @@ func TestRestartsCount(t *testing.T) {
 // Manual services wait for Start.
 func TestManual(t *testing.T) {
 	inBox(t, supervisor.Options{}, nil, []supervisor.Spec{{Name: "s", NoNotify: true, Manual: true}, {Name: "x", After: []string{"s"}, NoNotify: true}}, func(b *box) {
-		b.want("s", supervisor.Stopped)
+		b.want("s", supervisor.Idle) // nobody has asked for it
 		b.want("x", supervisor.Waiting)
 		if err := b.Start(context.Background(), "s"); err != nil {
 			t.Fatal(err)
