@@ -128,6 +128,8 @@ func wireguardSwitch(ctx context.Context, std applet.IO, up, asJSON bool, ask gw
 	if err := config.Run("", quiet, []string{"set", "wireguard.ENABLED=" + value}, false, set); err != nil {
 		return err
 	}
+	// The firewall, if there is one, lets the tunnel in or does not any more.
+	_, _ = ask(ctx, api.OpCall, api.CallArgs{Service: "core", Method: "reload"})
 	if up {
 		// A tunnel that is up takes its files over; one that is not has no such method.
 		if _, err := ask(ctx, api.OpCall, api.CallArgs{Service: wireguardService, Method: "reload"}); err == nil {

@@ -25,6 +25,8 @@ func (b *box) gwinit() {
 		switch {
 		case s.State == "failed" || s.State == "backoff":
 			b.say(Fault, "gwctl logs "+s.Name, "%s does not run (%s): %s", s.Name, s.State, s.LastExit)
+		case s.Name == serviceTunnel:
+			continue // its own check tells
 		case s.State == "stopped" && b.status.BootMode != api.BootSafe:
 			b.say(Warning, "gwctl start "+s.Name, "%s was stopped", s.Name)
 		case s.Restarts > 0 && s.Name != "console":
@@ -189,6 +191,36 @@ func (b *box) memory() {
 	}
 }
 
+// serviceTunnel is the one service that need not run.
+const serviceTunnel = "wireguard"
+
+// tunnel: is it up if it shall be, and are its peers there?
+func (b *box) tunnel() {
+	state := ""
+	for _, s := range b.status.Services {
+		if s.Name == serviceTunnel {
+			state = s.State
+		}
+	}
+	switch {
+	case state == "running":
+		for _, w := range b.tunnelWarnings {
+			b.say(Warning, "gwctl wg show", "%s", w)
+		}
+		if len(b.tunnelWarnings) == 0 {
+			b.say(OK, "", "the tunnel is up")
+		}
+	case b.settings.Tunnel.Enabled && b.silent == nil && b.status.BootMode != api.BootSafe && state != "failed" && state != "backoff":
+		b.say(Warning, "gwctl wg up; gwctl logs wireguard", "wireguard.ENABLED is set, and the tunnel is not up")
+	}
+	if info, err := os.Stat(b.path(fileTunnelKey)); err == nil && info.Mode().Perm()&0o077 != 0 {
+		b.say(Warning, "chmod 600 "+fileTunnelKey, "others than root can read the tunnel's private key")
+	}
+}
+
+// fileTunnelKey is services/wireguard/conf's.
+const fileTunnelKey = "/userdata/etc/wireguard/wg0.conf"
+
 func (b *box) clock() {
 	c := b.status.Clock
 	switch {
@@ -286,6 +318,9 @@ func (b *box) ports() {
 		}
 		if expected(l.At.Port(), l.UDP) || l.At.Addr().Unmap().IsLoopback() || said[name] {
 			continue
+		}
+		if l.UDP && strings.HasSuffix(l.Owner, "/gw-wireguard") {
+			continue // it answers nobody without a key
 		}
 		said[name] = true
 		text := name + " is open to the network"

@@ -127,13 +127,15 @@ func count(n int, what string) string {
 
 // box is the gateway as the checks see it.
 type box struct {
-	root     string
-	kernel   Kernel
-	status   api.Status
-	silent   error // PID 1 did not answer: status is zero
-	watch    *api.BridgeWatch
-	board    rtl8196e.Board
-	settings config.Config
+	root   string
+	kernel Kernel
+	status api.Status
+	silent error // PID 1 did not answer: status is zero
+	watch  *api.BridgeWatch
+	// tunnelWarnings are those of the service wireguard, if it runs.
+	tunnelWarnings []string
+	board          rtl8196e.Board
+	settings       config.Config
 
 	check    string // the one that runs
 	findings []Finding
@@ -152,6 +154,17 @@ func newBox(ctx context.Context, root string, k Kernel, ask gwctl.Asker) *box {
 		data, err := ask(ctx, api.OpCall, api.CallArgs{Service: "bridge", Method: "watch"})
 		if err == nil && json.Unmarshal(data, &w) == nil {
 			b.watch = &w
+		}
+	}
+	for _, s := range b.status.Services {
+		if s.Name == serviceTunnel && s.State == "running" {
+			data, err := ask(ctx, api.OpCall, api.CallArgs{Service: serviceTunnel, Method: "warnings"})
+			if err == nil {
+				err = json.Unmarshal(data, &b.tunnelWarnings)
+			}
+			if err != nil {
+				b.tunnelWarnings = []string{"the tunnel does not say how it is: " + err.Error()}
+			}
 		}
 	}
 	return b
@@ -180,6 +193,7 @@ func examine(b *box) Report {
 		{"network", (*box).network},
 		{"ports", (*box).ports},
 		{"login", (*box).login},
+		{"wireguard", (*box).tunnel},
 		{"bridge", (*box).bridge},
 		{"radio", (*box).radio},
 	} {

@@ -31,7 +31,7 @@ import (
 )
 
 // File is the tunnel's own file, which holds its private key.
-const File = config.Dir + "/wireguard/wg0.conf"
+const File = conf.File
 
 // ErrPointless is wrapped where another start would not help.
 var ErrPointless = errors.New("the tunnel cannot be set up")

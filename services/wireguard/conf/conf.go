@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// File is where it is on the box.
+const File = "/userdata/etc/wireguard/wg0.conf"
+
 // MaxPeers is how many peers a tunnel has at most: each costs some 40 KiB, and
 // 80 KiB more while it is flooded.
 const MaxPeers = 16
