@@ -80,7 +80,7 @@ const (
 	batchBegin = 0x10 // NFNL_MSG_BATCH_BEGIN
 	batchEnd   = 0x11
 
-	msgNewTable   = subsystem<<8 | 0
+	msgNewTable   = subsystem << 8
 	msgGetTable   = subsystem<<8 | 1
 	msgDelTable   = subsystem<<8 | 2
 	msgNewChain   = subsystem<<8 | 3
