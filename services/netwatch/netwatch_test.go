@@ -730,7 +730,7 @@ func TestIncident(t *testing.T) {
 				t.Errorf("no %q in\n%s", want, one[0].Text)
 			}
 		}
-		if _, err := l.Incidents(api.IncidentParams{Number: 2}); err == nil || !strings.Contains(err.Error(), "gwctl netwatch incidents") {
+		if _, err := l.Incidents(api.IncidentParams{Number: 2}); err == nil || !strings.Contains(err.Error(), "gwctl incidents") {
 			t.Errorf("one that is not there: %v", err)
 		}
 	})

@@ -1,7 +1,7 @@
 // Package ld gets this file added when rlx builds its linker: the order in
 // which symbols are laid out follows a list of names, so that what the boot
 // touches lies together. A gateway's flash is read and decompressed in blocks
-// of 128 KiB, which is most of what a boot costs.
+// of 256 KiB, which is most of what a boot costs.
 package ld
 
 import (
@@ -108,6 +108,20 @@ func (ctxt *Link) layOutText() {
 
 // nearFuncs is what near found.
 var nearFuncs map[loader.Sym]bool
+
+// flashBlock is how many bytes of a file are decompressed together.
+const flashBlock = 256 << 10
+
+// blockStart is the first address from va on at which that section may begin:
+// with a list, where a block of the file begins, if the section is one whose front
+// the boot touches.
+func blockStart(section string, va uint64) uint64 {
+	if len(order) == 0 || section != ".rodata" && section != ".gopclntab" && section != ".typelink" {
+		return va
+	}
+	file := uint64(*FlagTextAddr) - uint64(HEADR) // the address of the file's begin
+	return uint64(Rnd(int64(va-file), flashBlock)) + file
+}
 
 // near is the functions that the list does not know and that are of a package
 // which it names and of whose functions some are in the first tier: what is new
