@@ -101,9 +101,11 @@ func TestConnections(t *testing.T) {
 		e := New([]Gateway{{"attic", b.dial}}, func(line string) { log = append(log, line) })
 		want := func(dials, closed int) {
 			t.Helper()
-			if b.dials != dials || b.closed != closed {
-				t.Errorf("%d logins, %d closed; want %d and %d", b.dials, b.closed, dials, closed)
-			}
+			b.set(func() {
+				if b.dials != dials || b.closed != closed {
+					t.Errorf("%d logins, %d closed; want %d and %d", b.dials, b.closed, dials, closed)
+				}
+			})
 		}
 		has(t, get(e, "/metrics", "").Body.String(), `gateway_up{gateway="attic"} 1`, `gateway_uptime_seconds{gateway="attic"} 5`)
 		get(e, "/metrics", "")
