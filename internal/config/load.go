@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"gwinit/board/rtl8196e"
+	"gwinit/internal/prefix"
 )
 
 // The files.
@@ -239,28 +240,8 @@ func parseAllow(s string) ([]netip.Prefix, verdict) {
 
 // parsePrefix reads an address or a prefix of any family.
 func parsePrefix(s string) (netip.Prefix, bool) {
-	p, ok := hostPrefix(s)
+	p, ok := prefix.Host(s)
 	return p.Masked(), ok
-}
-
-// hostPrefix is parsePrefix with the bits of the host. IPv4 that is mapped into
-// IPv6 is IPv4.
-func hostPrefix(s string) (netip.Prefix, bool) {
-	p, err := netip.ParsePrefix(s)
-	if err != nil {
-		a, err := netip.ParseAddr(s)
-		if err != nil || a.Zone() != "" {
-			return netip.Prefix{}, false
-		}
-		p = netip.PrefixFrom(a, a.BitLen())
-	}
-	if a := p.Addr(); a.Is4In6() {
-		if p.Bits() < 96 {
-			return netip.Prefix{}, false
-		}
-		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
-	}
-	return p, true
 }
 
 // joinPrefixes is the inverse of parseAllow.
@@ -710,7 +691,7 @@ func isTunnelName(s string) bool {
 // hosts, or networks, where everything is none.
 func tunnelPrefixes(s string, network bool) (all []netip.Prefix, bad verdict) {
 	for f := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
-		p, ok := hostPrefix(f)
+		p, ok := prefix.Host(f)
 		switch {
 		case !ok:
 			bad = verdict{problem: strconv.Quote(clip(f)) + " is neither an address nor a prefix", used: "the others"}

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"gwinit/internal/prefix"
 )
 
 // File is where it is on the box.
@@ -167,7 +169,7 @@ func (p *parser) ofInterface(key, value string) (wrong string) {
 		return number(value, MinMTU, MaxMTU, func(n int) { p.c.MTU = n })
 	case "address":
 		return list(value, func(s string) bool {
-			a, ok := HostPrefix(s)
+			a, ok := prefix.Host(s)
 			if ok {
 				p.c.Addresses = append(p.c.Addresses, a)
 			}
@@ -198,7 +200,7 @@ func (p *parser) ofPeer(key, value string) (wrong string) {
 		p.peer.PresharedKey = k
 	case "allowedips":
 		return list(value, func(s string) bool {
-			a, ok := HostPrefix(s)
+			a, ok := prefix.Host(s)
 			if ok {
 				p.peer.AllowedIPs = append(p.peer.AllowedIPs, a.Masked())
 			}
@@ -271,26 +273,6 @@ func list(value string, add func(string) bool) (wrong string) {
 		}
 	}
 	return wrong
-}
-
-// HostPrefix reads an address with or without the length of its prefix. What
-// is IPv4 in IPv6's form is IPv4.
-func HostPrefix(s string) (netip.Prefix, bool) {
-	p, err := netip.ParsePrefix(s)
-	if err != nil {
-		a, err := netip.ParseAddr(s)
-		if err != nil || a.Zone() != "" {
-			return netip.Prefix{}, false
-		}
-		p = netip.PrefixFrom(a, a.BitLen())
-	}
-	if a := p.Addr(); a.Is4In6() {
-		if p.Bits() < 96 {
-			return netip.Prefix{}, false
-		}
-		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
-	}
-	return p, true
 }
 
 // SplitEndpoint splits HOST:PORT; host is a name or an address.
