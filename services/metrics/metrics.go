@@ -15,8 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/config"
+	"gwinit/internal/live"
 	text "gwinit/internal/metrics"
 	"gwinit/internal/onlink"
+	"gwinit/internal/wait"
 )
 
 const (
@@ -63,7 +65,7 @@ type Options struct {
 // Service is the responder.
 type Service struct {
 	o      Options
-	reload chan struct{}
+	reload live.Reload
 
 	figures struct {
 		sync.Mutex // held while they are collected
@@ -88,41 +90,30 @@ func Settings(root string) func() (listen string, allow []netip.Prefix) {
 
 // New returns the service, which Run starts.
 func New(o Options) *Service {
-	return &Service{o: o, reload: make(chan struct{}, 1)}
+	return &Service{o: o, reload: live.New()}
 }
 
 // Reload has the settings read again.
-func (s *Service) Reload() {
-	select {
-	case s.reload <- struct{}{}:
-	default: // it will be
-	}
-}
+func (s *Service) Reload() { s.reload.Raise() }
 
 // Run serves until ctx ends, and returns nil then. What fails is logged and
 // tried again.
 func (s *Service) Run(ctx context.Context) error {
-	for listen, allow := s.o.Settings(); ; {
-		inner, cancel := context.WithCancel(ctx)
-		var running sync.WaitGroup
-		if listen != "" {
-			running.Go(func() { s.serve(inner, listen, allow) })
-		}
-		now, let := listen, allow
-		for now == listen && slices.Equal(let, allow) && ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-s.reload:
-				now, let = s.o.Settings()
-			}
-		}
-		cancel()
-		running.Wait()
-		if ctx.Err() != nil {
-			return nil
-		}
-		listen, allow = now, let
+	type settings struct {
+		listen string
+		allow  []netip.Prefix
 	}
+	load := func() (now settings) {
+		now.listen, now.allow = s.o.Settings()
+		return now
+	}
+	same := func(a, b settings) bool { return a.listen == b.listen && slices.Equal(a.allow, b.allow) }
+	live.Run(ctx, s.reload, load, same, func(ctx context.Context, now settings) {
+		if now.listen != "" {
+			s.serve(ctx, now.listen, now.allow)
+		}
+	})
+	return nil
 }
 
 // serve listens until ctx ends.
@@ -142,7 +133,7 @@ func (s *Service) serve(ctx context.Context, listen string, allow []netip.Prefix
 			said = true
 			s.o.Log("no metrics on " + listen + " yet, it is tried again every " + listenRetry.String() + ": " + err.Error())
 		}
-		if !pause(ctx, listenRetry) {
+		if !wait.For(ctx, listenRetry) {
 			return
 		}
 	}
@@ -161,7 +152,7 @@ func (s *Service) serve(ctx context.Context, listen string, allow []netip.Prefix
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
-			pause(ctx, acceptRetry)
+			wait.For(ctx, acceptRetry)
 			continue
 		case err != nil:
 			continue // the peer was gone already
@@ -175,18 +166,6 @@ func (s *Service) serve(ctx context.Context, listen string, allow []netip.Prefix
 			continue
 		}
 		p.add(c, func() { s.answer(ctx, &p, c) })
-	}
-}
-
-// pause waits; false: ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/enrol"
+	"gwinit/internal/wait"
 )
 
 // Port is SSH's.
@@ -92,7 +93,7 @@ func (s *Service) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
-			pause(ctx, acceptRetry)
+			wait.For(ctx, acceptRetry)
 			continue
 		case err != nil:
 			continue // the peer was gone already
@@ -145,7 +146,7 @@ func (s *Service) listen(ctx context.Context) *net.TCPListener {
 			said = true
 			s.o.Log("no SSH on port " + strconv.Itoa(int(s.o.Port)) + " yet, it is tried again every " + listenRetry.String() + ": " + err.Error())
 		}
-		if !pause(ctx, listenRetry) {
+		if !wait.For(ctx, listenRetry) {
 			return nil
 		}
 	}
@@ -192,20 +193,8 @@ func (r random) Read(p []byte) (int, error) {
 			return n, nil
 		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR):
 			return 0, err
-		case !pause(r.ctx, entropyPoll):
+		case !wait.For(r.ctx, entropyPoll):
 			return 0, r.ctx.Err()
 		}
-	}
-}
-
-// pause waits; false: ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

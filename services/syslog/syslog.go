@@ -19,6 +19,8 @@ import (
 
 	"gwinit/internal/api"
 	"gwinit/internal/config"
+	"gwinit/internal/live"
+	"gwinit/internal/wait"
 )
 
 const (
@@ -64,7 +66,7 @@ type Options struct {
 	// Log takes an event, one line, which comes back as a line of the log.
 	Log func(string)
 
-	wait func(ctx context.Context, d time.Duration) bool // nil: pause
+	wait func(ctx context.Context, d time.Duration) bool // nil: wait.For
 }
 
 // Settings are the Options' for the files below root ("" on the box).
@@ -78,63 +80,29 @@ func Settings(root string) func() config.Syslog {
 // Service is the sender.
 type Service struct {
 	o      Options
-	reload chan struct{}
+	reload live.Reload
 }
 
 // New returns the service, which Run starts.
 func New(o Options) *Service {
 	if o.wait == nil {
-		o.wait = pause
+		o.wait = wait.For
 	}
-	return &Service{o: o, reload: make(chan struct{}, 1)}
+	return &Service{o: o, reload: live.New()}
 }
 
 // Reload has the settings read again.
-func (s *Service) Reload() {
-	select {
-	case s.reload <- struct{}{}:
-	default: // it will be
-	}
-}
+func (s *Service) Reload() { s.reload.Raise() }
 
 // Run sends until ctx ends, and returns nil then.
 func (s *Service) Run(ctx context.Context) error {
-	for to := s.o.Settings(); ; {
-		inner, cancel := context.WithCancel(ctx)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if to.Network != "" {
-				s.forward(inner, to)
-			}
-		}()
-		now := to
-		for now == to && ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-s.reload:
-				now = s.o.Settings()
-			}
+	same := func(a, b config.Syslog) bool { return a == b }
+	live.Run(ctx, s.reload, s.o.Settings, same, func(ctx context.Context, to config.Syslog) {
+		if to.Network != "" {
+			s.forward(ctx, to)
 		}
-		cancel()
-		<-done
-		if ctx.Err() != nil {
-			return nil
-		}
-		to = now
-	}
-}
-
-// pause waits; false: ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	})
+	return nil
 }
 
 // place is how far the log was sent.

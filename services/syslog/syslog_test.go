@@ -21,6 +21,7 @@ import (
 	"gwinit/internal/control"
 	"gwinit/internal/control/client"
 	"gwinit/internal/control/controltest"
+	"gwinit/internal/wait"
 )
 
 // box is the sender and the log that it follows.
@@ -62,7 +63,7 @@ func newBox(t *testing.T, network, address string) *box {
 			b.mu.Lock()
 			b.waits = append(b.waits, d)
 			b.mu.Unlock()
-			return pause(ctx, time.Millisecond)
+			return wait.For(ctx, time.Millisecond)
 		},
 	})
 	return b
@@ -284,7 +285,7 @@ func TestUDP(t *testing.T) {
 	for n := 1; n <= lines; n++ {
 		b.log.Append("core", strconv.Itoa(n))
 	}
-	b.s.o.wait = pause
+	b.s.o.wait = wait.For
 	b.run()
 	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil { // passed by a hang only
 		t.Fatal(err)
