@@ -1,14 +1,18 @@
 // Package hdlc finds the frames of HDLC-lite in a stream of bytes, and reads
 // the headers of Spinel in them: what a Thread radio co-processor (RCP) speaks
 // on a UART (RFC 1662 for flags, escapes and FCS-16; the Spinel protocol of
-// OpenThread, draft-rquattle-spinel-unified, for the rest). It watches and
-// sends nothing.
+// OpenThread, draft-rquattle-spinel-unified, for the rest).
 //
-// A Decoder allocates nothing, keeps no byte of a frame but the first few, and
-// is in step again with the next flag after noise of any kind.
+// A Decoder is for who watches a link: it allocates nothing, keeps no byte of a
+// frame but the first few, and is in step again with the next flag after noise of
+// any kind. Who takes part in one has Append and Receiver.
 package hdlc
 
-import "strconv"
+import (
+	"strconv"
+
+	"gwinit/internal/radioproto/spinel"
+)
 
 // The reserved bytes (RFC 1662 section 4.2).
 const (
@@ -121,28 +125,16 @@ func (f Frame) Spinel() (s Spinel, ok bool) {
 	}
 	s.IID, s.TID = p[0]>>4&3, p[0]&15
 	var n int
-	if s.Command, n = packed(p[1:]); n == 0 {
+	if s.Command, n = spinel.Packed(p[1:]); n == 0 {
 		return s, false
 	}
 	if s.Command >= 2 && s.Command <= 8 {
-		if s.Property, n = packed(p[1+n:]); n == 0 {
+		if s.Property, n = spinel.Packed(p[1+n:]); n == 0 {
 			return s, false
 		}
 		s.HasProperty = true
 	}
 	return s, true
-}
-
-// packed reads a packed unsigned integer: seven bits a byte, the low ones
-// first, at most three bytes. n is 0 when it does not end.
-func packed(p []byte) (v uint32, n int) {
-	for i, b := range p[:min(len(p), 3)] {
-		v |= uint32(b&0x7F) << (7 * i)
-		if b&0x80 == 0 {
-			return v, i + 1
-		}
-	}
-	return 0, 0
 }
 
 // String is the header in one line, for people. Names are those of the

@@ -86,18 +86,6 @@ func tail(p ...byte) string {
 	return hex.EncodeToString([]byte{byte(s), byte(s >> 8)})
 }
 
-func TestPacked(t *testing.T) {
-	for _, tt := range []struct {
-		in string
-		v  uint32
-		n  int
-	}{{"00", 0, 1}, {"7F", 127, 1}, {"80 01", 128, 2}, {"A9 0A", 1321, 2}, {"FF FF 7F", 1<<21 - 1, 3}, {"80", 0, 0}, {"80 80 80 01", 0, 0}, {"", 0, 0}} {
-		if v, n := packed(radioprototest.Unhex(t, tt.in)); v != tt.v || n != tt.n {
-			t.Errorf("%s: %d in %d bytes, want %d in %d", tt.in, v, n, tt.v, tt.n)
-		}
-	}
-}
-
 // Noise costs what stands before the next flag, and nothing else.
 func TestResynchronises(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
