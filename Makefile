@@ -93,6 +93,10 @@ image: ## build/rootfs.bin and build/userdata.bin (BOARD=emulated, lidl, sengled
 	go run ./rootfs/size -check $(OUT)/gw
 	go run ./rootfs/mkimage -gw $(OUT)/gw -out $(OUT) $(if $(SSH_KEY),-ssh-key '$(SSH_KEY)') -version '$(VERSION)' -applets "$$(go run $(if $(TAGS),-tags '$(TAGS)') ./cmd/gwinit -list)"
 
+.PHONY: fullflash
+fullflash: image ## build/fullflash.bin, 16 MiB: BOOT= and KERNEL= are your own, and what make image makes
+	go run ./rootfs/fullflash -boot '$(BOOT)' -kernel '$(KERNEL)' -dir $(OUT)
+
 .PHONY: size
 size: image ## what each part of the binary costs in the 2 MiB rootfs
 	go run ./rootfs/size -go '$(MIPS_GO)' $(OUT)/gw $(MIPS_BUILD) -ldflags='$(LDFLAGS) -symfile=$(CURDIR)/build/size.sym'

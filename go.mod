@@ -4,6 +4,7 @@ go 1.26.8
 
 require (
 	github.com/insomniacslk/dhcp v0.0.0-20260901064844-234b97448fae
+	github.com/ulikunitz/xz v0.5.17
 	github.com/vishvananda/netlink v1.3.1
 	golang.org/x/crypto v0.59.0
 	golang.org/x/sys v0.50.0

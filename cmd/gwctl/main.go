@@ -12,6 +12,7 @@ import (
 	"gwinit/internal/gwctl/completion"
 	"gwinit/internal/gwctl/discover"
 	"gwinit/internal/gwctl/ethtune"
+	"gwinit/internal/gwctl/image"
 	"gwinit/internal/gwctl/remote"
 	"gwinit/internal/gwctl/symbolize"
 )
@@ -20,7 +21,7 @@ import (
 var version = "development"
 
 func main() {
-	local := []gwctl.Local{discover.Command(), ethtune.Command(), symbolize.Command()}
+	local := []gwctl.Local{discover.Command(), ethtune.Command(), image.Command(), symbolize.Command()}
 	local = append(local, completion.Command(local...))
 	a := remote.Wrap(version, local...)
 	os.Exit(a.Execute(context.Background(), applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:]))

@@ -3,7 +3,9 @@
 //
 // The format is that of the Realtek SDK's cvimg as the RTL8196E loader checks
 // it: big-endian words, the sum of all 16-bit words of payload and sum is 0.
-// It holds no flash code and knows no partition sizes but the rootfs's limit.
+// Check and CheckFull do what the loader does with an upload before it erases
+// anything: by those an image is refused here, with the reason, instead of there.
+// It holds no flash code.
 package mtdimage
 
 import (
