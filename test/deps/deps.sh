@@ -18,6 +18,7 @@ packages() {
 	test)
 		echo openssh-client dropbear-bin putty-tools nmap qemu-user dnsmasq-base iproute2 util-linux procps mtd-utils squashfs-tools squashfs-tools-ng gcc libc6-dev git
 		echo busybox udhcpd radvd tcpdump # another DHCP server, an IPv6 router, a host that takes an address
+		echo tftp-hpa atftp           # talk to the emulated loader
 		echo nftables             # reads what the firewall has written
 		echo avahi-daemon avahi-utils dbus-daemon bind9-dnsutils iperf3
 		echo libcap2 libedit2 libgnutls30 libnettle8 libseccomp2 # chronyd's, see below
