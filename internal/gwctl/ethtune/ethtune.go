@@ -21,6 +21,8 @@ import (
 	"gwinit/internal/applet"
 	"gwinit/internal/control/wire"
 	"gwinit/internal/gwctl"
+	"gwinit/internal/gwctl/bench/iperf"
+	"gwinit/internal/gwctl/bench/stats"
 )
 
 const usage = `usage: gwctl eth tune -peer HOST [OPTIONS] CHANGE...
@@ -209,9 +211,12 @@ func (t *tuner) try(change string) (r result, err error) {
 			return r, err
 		}
 	}
-	d := paired(differences)
-	r.Difference, r.Low, r.High = d.mean, d.low, d.high
-	if d.low <= 0 {
+	d, err := stats.Pairs(differences, 0)
+	if err != nil {
+		return r, err
+	}
+	r.Difference, r.Low, r.High = d.Mean, d.In.Low, d.In.High
+	if r.Low <= 0 {
 		return r, nil
 	}
 	with.Keep = true
@@ -271,40 +276,16 @@ func (t *tuner) value() (float64, error) {
 		}
 		return v, nil
 	}
-	argv := []string{"iperf3", "-c", t.peer, "-J", "-t", strconv.Itoa(t.seconds)}
-	if t.reverse {
-		argv = append(argv, "-R")
-	}
-	out, err := t.run(t.ctx, argv...)
-	mbit, errParse := received(out)
+	l := iperf.Load{Seconds: t.seconds, Reverse: t.reverse}
+	out, err := t.run(t.ctx, append([]string{"iperf3"}, l.Args(t.peer, iperf.Port)...)...)
+	r, errParse := iperf.Parse(out)
 	switch {
 	case errParse == nil:
-		return mbit, err
+		return r.Mbit, err
 	case err != nil && len(bytes.TrimSpace(out)) == 0:
 		return 0, err
 	}
 	return 0, errParse
-}
-
-// received reads iperf3's report: the Mbit/s that arrived.
-func received(out []byte) (mbit float64, err error) {
-	var r struct {
-		Error string
-		End   struct {
-			Sum struct {
-				Bits float64 `json:"bits_per_second"`
-			} `json:"sum_received"`
-		}
-	}
-	switch err := json.Unmarshal(out, &r); {
-	case err != nil:
-		return 0, fmt.Errorf("iperf3's report: %w", err)
-	case r.Error != "":
-		return 0, errors.New("iperf3: " + r.Error)
-	case r.End.Sum.Bits <= 0:
-		return 0, errors.New("iperf3 says that nothing arrived")
-	}
-	return r.End.Sum.Bits / 1e6, nil
 }
 
 func shell(ctx context.Context, argv ...string) ([]byte, error) {

@@ -19,6 +19,9 @@ import (
 // ErrAbsent says that there is no iperf3 here, and how to get it.
 var ErrAbsent = errors.New("there is no iperf3 on this computer: install the package iperf3 (Debian, Fedora, Arch, Homebrew: iperf3), or name the program with -iperf3 PATH")
 
+// Port is where iperf3 listens if nothing else is said.
+const Port = 5201
+
 // MaxReport is the largest report that is read, in bytes: five minutes with an
 // interval each second are some 300 KiB.
 const MaxReport = 16 << 20

@@ -37,6 +37,17 @@ type Paired struct {
 	Noise float64 `json:"noise,omitempty"`
 }
 
+// Together is the interval of the mean, one of several that are all right in 95 %
+// (Bonferroni).
+func (p Paired) Together(several int) Interval {
+	if several < 2 {
+		return p.In
+	}
+	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(p.N - 1)}.Quantile(1 - (1-Confidence)/2/float64(several))
+	half := t * max(p.SD, p.Noise) / math.Sqrt(float64(p.N))
+	return Interval{p.Mean - half, p.Mean + half}
+}
+
 // SignTest counts gains. A difference of 0 is neither.
 type SignTest struct {
 	Up   int `json:"up"`
