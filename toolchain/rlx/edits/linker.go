@@ -136,6 +136,7 @@ runtime finds types by their offset from .rodata's start and strings by address.
 		}
 		fi.Preload()
 		pcsp, pcfile, pcline, pcinline, pcdata = ldr.PcdataAuxs(s, pcdata)
+		pcdata = keptPCData(pcdata)
 `,
 	},
 	{
@@ -368,6 +369,16 @@ The file is longer by zeros, which take nothing when compressed.`,
 `,
 	},
 	{
+		Name: "tables of functions: the way to a function in front",
+		File: "cmd/link/internal/ld/data.go",
+		Why: `A boot looks at some pages of it, and behind the other tables they are a block
+of their own.`,
+		Old: "		// PCLNTAB was built internally, and already has the proper order.\n",
+		New: `		// PCLNTAB was built internally, and has the proper order but for one.
+		layOutFuncTables(ldr, sl)
+`,
+	},
+	{
 		Name: "a map of the layout",
 		File: "cmd/link/internal/ld/main.go",
 		Why:  "What was touched is recorded by address; the list has names.",
@@ -449,12 +460,12 @@ needs. What is left out at the end needs no place either.`,
 	{
 		Name: "no lines: no trees of inlined calls",
 		File: "cmd/link/internal/ld/pcln.go",
-		Why:  "With -noinltree only where the runtime looks at them. See symfile.go.",
+		Why:  "With -noinltree. See symfile.go.",
 		Old: `			fi.Preload()
 			if fi.NumInlTree() > 0 {
 				inlSyms[s] =`,
 		New: `			fi.Preload()
-			if keptInlTree(ldr, s, fi) > 0 {
+			if keptInlTree(fi) > 0 {
 				inlSyms[s] =`,
 	},
 	{
@@ -463,7 +474,7 @@ needs. What is left out at the end needs no place either.`,
 		Why:  "As above.",
 		Old: `		for i, ni := 0, fi.NumInlTree(); i < int(ni); i++ {
 `,
-		New: `		for i, ni := 0, keptInlTree(ldr, s, fi); i < int(ni); i++ {
+		New: `		for i, ni := 0, keptInlTree(fi); i < int(ni); i++ {
 `,
 	},
 	{
@@ -473,8 +484,20 @@ needs. What is left out at the end needs no place either.`,
 		Old: `		if fi.NumInlTree() > 0 {
 			saveOffset(pcinline)
 `,
-		New: `		if keptInlTree(ldr, s, fi) > 0 {
+		New: `		if keptInlTree(fi) > 0 {
 			saveOffset(pcinline)
+`,
+	},
+	{
+		Name: "no preemption by signal: no table of places",
+		File: "cmd/link/internal/ld/pcln.go",
+		Why: `48 KiB of flash for where a signal may stop a goroutine. The runtime sends none:
+see runtimeEdits. Goroutines stop where they call, and where they wait.`,
+		Old: `				sb.SetUint32(ctxt.Arch, off+int64(j*4), uint32(ldr.SymValue(pcSym)))
+			}
+`,
+		New: `				sb.SetUint32(ctxt.Arch, off+int64(j*4), pcTable(ldr, j, pcSym))
+			}
 `,
 	},
 	{
@@ -483,7 +506,7 @@ needs. What is left out at the end needs no place either.`,
 		Why:  "As above.",
 		Old: `	if fi.NumInlTree() > 0 {
 		if numPCData`,
-		New: `	if keptInlTree(ldr, s, fi) > 0 {
+		New: `	if keptInlTree(fi) > 0 {
 		if numPCData`,
 	},
 	{
@@ -492,7 +515,7 @@ needs. What is left out at the end needs no place either.`,
 		Why:  "As above.",
 		Old: `		if fi.NumInlTree() > 0 {
 			if len(fdSyms)`,
-		New: `		if keptInlTree(ldr, s, fi) > 0 {
+		New: `		if keptInlTree(fi) > 0 {
 			if len(fdSyms)`,
 	},
 	{
@@ -501,7 +524,7 @@ needs. What is left out at the end needs no place either.`,
 		Why:  "As above.",
 		Old: `			if fi.NumInlTree() > 0 {
 				sb.SetUint32(ctxt.Arch, off+abi`,
-		New: `			if keptInlTree(ldr, s, fi) > 0 {
+		New: `			if keptInlTree(fi) > 0 {
 				sb.SetUint32(ctxt.Arch, off+abi`,
 	},
 	{

@@ -4,6 +4,20 @@ package edits
 // slow single core feels.
 var runtimeEdits = []Edit{
 	{
+		Name: "no preemption by signal", File: "runtime/signal_unix.go",
+		Why: `The tables of the places where a signal may preempt a goroutine take 48 KiB of
+flash, and the linker leaves them out. A goroutine is preempted where it calls, as
+before Go 1.14: a loop without calls holds its process up to its end.`,
+		Old: "const preemptMSupported = true\n",
+		New: `const preemptMSupported = GOARCH != "mips"` + "\n",
+	},
+	{
+		Name: "no preemption by another's signal", File: "runtime/signal_unix.go",
+		Why: "As above: anybody may send SIGURG.",
+		Old: "	if sig == sigPreempt && debug.asyncpreemptoff == 0 && !delayedSignal {\n",
+		New: "	if sig == sigPreempt && preemptMSupported && debug.asyncpreemptoff == 0 && !delayedSignal {\n",
+	},
+	{
 		Name: "usleep's nanoseconds", File: "runtime/sys_linux_mipsx.s",
 		Why: `usleep passed usec-1000*sec as the nanoseconds: a thousandth of what was asked
 for. The monitor thread, which means to sleep 20 us to 10 ms, sleeps 20 ns to

@@ -286,6 +286,23 @@ func layOutData(ldr *loader.Loader, symn sym.SymKind, s loader.Sym) int {
 	return 0
 }
 
+// layOutFuncTables puts runtime.findfunctab, in which a boot looks at a few
+// pages, behind the header and before the tables that end with what no boot
+// looks at. The runtime finds each of them by its address.
+func layOutFuncTables(ldr *loader.Loader, list []symNameSize) {
+	if len(order) == 0 {
+		return
+	}
+	tables := slices.IndexFunc(list, func(s symNameSize) bool { return ldr.SymName(s.sym) == "runtime.functab" })
+	way := slices.IndexFunc(list, func(s symNameSize) bool { return ldr.SymName(s.sym) == "runtime.findfunctab" })
+	if tables < 0 || way < tables {
+		return
+	}
+	s := list[way]
+	copy(list[tables+1:way+1], list[tables:way])
+	list[tables] = s
+}
+
 // writeOrderMap says where everything lies: lines "ADDRESS SIZE KIND NAME".
 func (ctxt *Link) writeOrderMap(pcln *pclntab) {
 	if *flagOrderMap == "" {

@@ -11,7 +11,9 @@ import (
 	"flag"
 	"fmt"
 	"internal/abi"
+	"internal/buildcfg"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -51,6 +53,27 @@ func lineTable(ldr *loader.Loader, table loader.Sym) uint32 {
 	return uint32(ldr.SymValue(table))
 }
 
+// noPreemption says whether the runtime preempts no goroutine by a signal, and so
+// looks at no table of the places where it may: preemptMSupported.
+func noPreemption() bool { return buildcfg.GOARCH == "mips" }
+
+// keptPCData is a function's pc tables without that one.
+func keptPCData(tables []loader.Sym) []loader.Sym {
+	if !noPreemption() || len(tables) <= abi.PCDATA_UnsafePoint {
+		return tables
+	}
+	return slices.Delete(tables, abi.PCDATA_UnsafePoint, abi.PCDATA_UnsafePoint+1)
+}
+
+// pcTable is the offset of a function's pc table of that number, 0 if it is
+// left out. (The symbol may have an offset all the same, as above.)
+func pcTable(ldr *loader.Loader, number int, table loader.Sym) uint32 {
+	if noPreemption() && number == abi.PCDATA_UnsafePoint {
+		return 0
+	}
+	return uint32(ldr.SymValue(table))
+}
+
 // keptEntry is where a function starts, as its description has it. The runtime
 // has it from the table of functions.
 func keptEntry(off uint32) uint32 {
@@ -69,32 +92,22 @@ func keptLine(line int32) int32 {
 }
 
 // keptInlTree is how many inlined calls of a function the binary tells of. With
-// -noinltree it is none, but for one use: the runtime preempts nobody within
-// what is inlined of itself.
-func keptInlTree(ldr *loader.Loader, s loader.Sym, fi loader.FuncInfo) uint32 {
-	n := fi.NumInlTree()
-	if !*flagNoInlTree {
-		return n
-	}
-	if ofRuntime(ldr.SymName(s)) {
+// -noinltree it is none: but for traces, only a runtime that preempts by signals
+// looks at them.
+func keptInlTree(fi loader.FuncInfo) uint32 {
+	if *flagNoInlTree {
 		return 0
 	}
-	for i := range int(n) {
-		if ofRuntime(ldr.SymName(fi.InlTree(i).Func)) {
-			return n
-		}
-	}
-	return 0
+	return fi.NumInlTree()
 }
 
-// ofRuntime says whether the runtime takes a function for one of its own where
-// it looks for a place to preempt (isAsyncSafePoint).
+// ofRuntime says whether a function is one of the runtime's own, or of reflect's.
 func ofRuntime(name string) bool {
 	return strings.HasPrefix(name, "runtime.") || strings.HasPrefix(name, "internal/runtime/") || strings.HasPrefix(name, "reflect.")
 }
 
 // keptName says whether the binary has a function's name. The runtime looks at
-// its own and at reflect's: where it may preempt, and which goroutines are its.
+// its own and at reflect's: which goroutines are its, and what to leave out of a trace.
 func keptName(name string) bool {
 	return !*flagNoNames || ofRuntime(name)
 }
@@ -125,7 +138,7 @@ func keptFuncData(ldr *loader.Loader, s loader.Sym, fi loader.FuncInfo, data []l
 		}
 	}
 	for n := len(data); n > 0; n = len(data) {
-		if n-1 == abi.FUNCDATA_InlTree && keptInlTree(ldr, s, fi) > 0 || !ignoreFuncData(ldr, s, n-1, data[n-1]) {
+		if n-1 == abi.FUNCDATA_InlTree && keptInlTree(fi) > 0 || !ignoreFuncData(ldr, s, n-1, data[n-1]) {
 			break
 		}
 		data = data[:n-1]
@@ -172,6 +185,9 @@ func (state *pclntab) generateSymFile(ctxt *Link, funcs []loader.Sym) {
 			Exitf("-noinltree and -nonames need -symfile")
 		}
 		return
+	}
+	if *flagNoInlTree && !noPreemption() {
+		Exitf("-noinltree is for GOARCH=mips: the runtime of %s looks at inlined calls to preempt", buildcfg.GOARCH)
 	}
 	contents := symFileContents(ctxt, funcs)
 	sum := sha256.Sum256(contents)
