@@ -91,7 +91,7 @@ image: ## build/rootfs.bin and build/userdata.bin (BOARD=emulated, lidl, sengled
 	@test/deps/deps.sh image
 	@$(MAKE) --no-print-directory gw
 	go run ./rootfs/size -check $(OUT)/gw
-	go run ./rootfs/mkimage -gw $(OUT)/gw -out $(OUT) $(if $(SSH_KEY),-ssh-key '$(SSH_KEY)') -version '$(VERSION)' -applets "$$(go run $(if $(TAGS),-tags '$(TAGS)') ./cmd/gwinit -list)"
+	go run ./rootfs/mkimage -gw $(OUT)/gw -map $(OUT)/gw.map -out $(OUT) $(if $(SSH_KEY),-ssh-key '$(SSH_KEY)') -version '$(VERSION)' -applets "$$(go run $(if $(TAGS),-tags '$(TAGS)') ./cmd/gwinit -list)"
 
 .PHONY: fullflash
 fullflash: image ## build/fullflash.bin, 16 MiB: BOOT= and KERNEL= are your own, and what make image makes

@@ -19,22 +19,33 @@ import (
 	"time"
 
 	"gwinit/internal/mtdimage"
+	"gwinit/rootfs/layout"
 	"gwinit/rootfs/squashfs"
 	"gwinit/services/sshd/server"
 )
 
+// options are what the images are made of, and where they go.
+type options struct {
+	gw, symbolMap, bootOrder string // the binary, where its linker put what, and what a boot touches
+	applets                  string // names, separated by white space
+	out, skeleton            string // folders
+	version, sshKey          string // for /etc/gw-release; a file, "" is none
+	block                    int    // bytes
+}
+
 func main() {
-	var (
-		gw       = flag.String("gw", "build/gw", "the MIPS `binary` that is the userland")
-		applets  = flag.String("applets", "", "applet `names` that get a link in /bin, separated by white space")
-		out      = flag.String("out", "build", "`folder` for rootfs.bin and userdata.bin")
-		skeleton = flag.String("skeleton", "rootfs/skeleton", "`folder` with rootfs/ and userdata/ as they are laid down")
-		version  = flag.String("version", "", "version `text` for /etc/gw-release")
-		block    = flag.Int("block", squashfs.Block, "squashfs block size in `bytes`")
-		sshKey   = flag.String("ssh-key", "", "`file` with who may log in by SSH, in the form of authorized_keys")
-	)
+	var o options
+	flag.StringVar(&o.gw, "gw", "build/gw", "the MIPS `binary` that is the userland")
+	flag.StringVar(&o.symbolMap, "map", "build/gw.map", "`file` with the map that its linker wrote")
+	flag.StringVar(&o.bootOrder, "order", "toolchain/rlx/boot.order", "`file` with what a boot touches")
+	flag.StringVar(&o.applets, "applets", "", "applet `names` that get a link in /bin, separated by white space")
+	flag.StringVar(&o.out, "out", "build", "`folder` for rootfs.bin and userdata.bin")
+	flag.StringVar(&o.skeleton, "skeleton", "rootfs/skeleton", "`folder` with rootfs/ and userdata/ as they are laid down")
+	flag.StringVar(&o.version, "version", "", "version `text` for /etc/gw-release")
+	flag.IntVar(&o.block, "block", squashfs.Block, "squashfs block size in `bytes`")
+	flag.StringVar(&o.sshKey, "ssh-key", "", "`file` with who may log in by SSH, in the form of authorized_keys")
 	flag.Parse()
-	if err := run(*gw, strings.Fields(*applets), *out, *skeleton, *version, *block, *sshKey); err != nil {
+	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "mkimage:", err)
 		os.Exit(1)
 	}
@@ -53,8 +64,8 @@ var deviceNodes = []string{
 	"nod /dev/zero 0666 0 0 c 1 5",
 }
 
-func run(gw string, applets []string, out, skeleton, version string, block int, sshKey string) error {
-	if version == "" || len(applets) == 0 {
+func run(o options) error {
+	if o.version == "" || len(strings.Fields(o.applets)) == 0 {
 		return errors.New("-version and -applets are needed; `make image` gives both")
 	}
 	stage, err := os.MkdirTemp("", "mkimage")
@@ -62,7 +73,7 @@ func run(gw string, applets []string, out, skeleton, version string, block int, 
 		return err
 	}
 	defer os.RemoveAll(stage)
-	rootfs, err := packRootfs(filepath.Join(stage, "rootfs"), gw, applets, skeleton, version, block, sshKey)
+	rootfs, err := packRootfs(filepath.Join(stage, "rootfs"), o)
 	if err != nil {
 		return err
 	}
@@ -70,7 +81,7 @@ func run(gw string, applets []string, out, skeleton, version string, block int, 
 	if flashed > mtdimage.RootfsSize {
 		return fmt.Errorf("rootfs.bin takes %d bytes of flash, %d more than the partition's %d; `make size` shows what they go to", flashed, flashed-mtdimage.RootfsSize, mtdimage.RootfsSize)
 	}
-	userdata, err := packUserdata(filepath.Join(stage, "userdata"), skeleton)
+	userdata, err := packUserdata(filepath.Join(stage, "userdata"), o.skeleton)
 	if err != nil {
 		return err
 	}
@@ -78,17 +89,17 @@ func run(gw string, applets []string, out, skeleton, version string, block int, 
 		return fmt.Errorf("userdata.bin takes %#x bytes of flash, the partition has %#x: mkfs.jffs2 did not pad as asked", n, mtdimage.UserdataSize)
 	}
 	for name, b := range map[string][]byte{"rootfs.bin": rootfs, "userdata.bin": userdata} {
-		if err := os.WriteFile(filepath.Join(out, name), b, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(o.out, name), b, 0o644); err != nil {
 			return err
 		}
 	}
-	fmt.Printf("%s: %d bytes of flash, %d left of %d\n%s: %d bytes of flash\n", filepath.Join(out, "rootfs.bin"), flashed,
-		mtdimage.RootfsSize-flashed, mtdimage.RootfsSize, filepath.Join(out, "userdata.bin"), mtdimage.UserdataSize)
+	fmt.Printf("%s: %d bytes of flash, %d left of %d\n%s: %d bytes of flash\n", filepath.Join(o.out, "rootfs.bin"), flashed,
+		mtdimage.RootfsSize-flashed, mtdimage.RootfsSize, filepath.Join(o.out, "userdata.bin"), mtdimage.UserdataSize)
 	return nil
 }
 
-func packRootfs(stage, gw string, applets []string, skeleton, version string, block int, sshKey string) ([]byte, error) {
-	if err := copyTree(filepath.Join(skeleton, "rootfs"), stage); err != nil {
+func packRootfs(stage string, o options) ([]byte, error) {
+	if err := copyTree(filepath.Join(o.skeleton, "rootfs"), stage); err != nil {
 		return nil, err
 	}
 	for _, d := range []string{"bin", "dev", "etc", "mnt", "proc", "root", "run", "sbin", "sys", "tmp", "userdata", "var"} {
@@ -96,18 +107,22 @@ func packRootfs(stage, gw string, applets []string, skeleton, version string, bl
 			return nil, err
 		}
 	}
-	bin, err := os.ReadFile(gw)
+	bin, err := os.ReadFile(o.gw)
 	if err != nil {
 		return nil, fmt.Errorf("%w; `make gw` builds it", err)
+	}
+	bin, err = arrange(bin, o.symbolMap, o.bootOrder)
+	if err != nil {
+		return nil, err
 	}
 	if err := os.WriteFile(filepath.Join(stage, "bin/gw"), bin, 0o755); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(stage, "etc/gw-release"), []byte(version+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(stage, "etc/gw-release"), []byte(o.version+"\n"), 0o644); err != nil {
 		return nil, err
 	}
-	if sshKey != "" {
-		if err := authorize(stage, sshKey); err != nil {
+	if o.sshKey != "" {
+		if err := authorize(stage, o.sshKey); err != nil {
 			return nil, err
 		}
 	}
@@ -123,7 +138,7 @@ func packRootfs(stage, gw string, applets []string, skeleton, version string, bl
 		"etc/hostname":    "/userdata/etc/hostname",
 		"root/.ssh":       "/userdata/ssh",
 	}
-	for _, a := range applets {
+	for _, a := range strings.Fields(o.applets) {
 		links["bin/"+a] = "gw"
 	}
 	for name, target := range links {
@@ -131,11 +146,39 @@ func packRootfs(stage, gw string, applets []string, skeleton, version string, bl
 			return nil, err
 		}
 	}
-	b, err := squashfs.Make(stage, deviceNodes, block)
+	b, err := squashfs.Make(stage, deviceNodes, o.block)
 	if err != nil {
 		return nil, err
 	}
 	return mtdimage.Wrap(mtdimage.RootfsHeader, b), nil
+}
+
+// arrange puts what a boot touches in front of the binary's file. It is in memory
+// what it was.
+func arrange(bin []byte, symbolMap, bootOrder string) ([]byte, error) {
+	m, err := os.Open(symbolMap)
+	if err != nil {
+		return nil, fmt.Errorf("%w; `make gw` writes it", err)
+	}
+	defer m.Close()
+	symbols, err := layout.ReadMap(m)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", symbolMap, err)
+	}
+	list, err := os.Open(bootOrder)
+	if err != nil {
+		return nil, err
+	}
+	defer list.Close()
+	hot, err := layout.Hot(list, symbols)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", bootOrder, err)
+	}
+	arranged, err := layout.Arrange(bin, hot)
+	if err != nil {
+		return nil, err
+	}
+	return arranged, layout.Same(bin, arranged)
 }
 
 // authorize lets the keys in a file log in to every gateway that has the image.

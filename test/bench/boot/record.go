@@ -1,18 +1,16 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"gwinit/rootfs/layout"
 	"gwinit/test/board"
 )
 
@@ -43,7 +41,7 @@ func record(rootfs, userdata, symbolMap, out string) error {
 		return err
 	}
 	defer f.Close()
-	symbols, err := readMap(f)
+	symbols, err := layout.ReadMap(f)
 	if err != nil {
 		return fmt.Errorf("%s: %w", symbolMap, err)
 	}
@@ -95,39 +93,9 @@ func recordBoot(ctx context.Context, cfg board.Config, port int, use func(*board
 	return board.RecordBoot(ctx, cfg, port, use)
 }
 
-// symbol is a line of the linker's map.
-type symbol struct {
-	addr, size uint32
-	kind, name string
-}
-
-// readMap reads a linker's map and sorts it by address.
-func readMap(r io.Reader) ([]symbol, error) {
-	var list []symbol
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		fields := strings.SplitN(lines.Text(), " ", 4)
-		if len(fields) != 4 {
-			return nil, fmt.Errorf("line %q", lines.Text())
-		}
-		addr, err := strconv.ParseUint(fields[0], 16, 32)
-		if err != nil {
-			return nil, fmt.Errorf("line %q: %w", lines.Text(), err)
-		}
-		size, err := strconv.ParseUint(fields[1], 16, 32)
-		if err != nil {
-			return nil, fmt.Errorf("line %q: %w", lines.Text(), err)
-		}
-		list = append(list, symbol{uint32(addr), uint32(size), fields[2], fields[3]})
-	}
-	slices.SortStableFunc(list, func(a, b symbol) int { return cmp.Compare(a.addr, b.addr) })
-	return list, lines.Err()
-}
-
 // profile is what boots touched, by name.
 type profile struct {
-	symbols []symbol // by address, each of some size, none around another
+	symbols []layout.Symbol // by address, each of some size, none around another
 	// By section of the list: what was touched before the port was listened on,
 	// and what only after that; in the order of first touch.
 	early, late map[string]*names
@@ -146,12 +114,9 @@ func (n *names) add(name string) {
 	}
 }
 
-// The sections of the list, as the linker reads it.
-// In each, [later] is before those that were touched after the port was
-// listened on.
-var sections = []string{"[text]", "[unwound]", "[data]"}
+var sections = []string{layout.Text, layout.Unwound, layout.Data}
 
-func newProfile(symbols []symbol) *profile {
+func newProfile(symbols []layout.Symbol) *profile {
 	p := &profile{early: map[string]*names{}, late: map[string]*names{}}
 	for _, s := range sections {
 		p.early[s], p.late[s] = &names{has: map[string]bool{}}, &names{has: map[string]bool{}}
@@ -159,14 +124,13 @@ func newProfile(symbols []symbol) *profile {
 	for i, s := range symbols {
 		// The linker knows where a function's description begins and not how
 		// long it is.
-		if s.kind == "FUNC" {
-			s.size = 1 << 10
+		if s.Kind == "FUNC" {
+			s.Size = 1 << 10
 			if i+1 < len(symbols) {
-				s.size = min(s.size, symbols[i+1].addr-s.addr)
+				s.Size = min(s.Size, symbols[i+1].Addr-s.Addr)
 			}
 		}
-		container := strings.HasSuffix(s.name, "*") || s.kind == "PCLN" || s.kind == "SPCLNTAB" || s.name == "go:funcdesc"
-		if s.size != 0 && !container {
+		if s.Size != 0 && !s.Container() {
 			p.symbols = append(p.symbols, s)
 		}
 	}
@@ -174,33 +138,25 @@ func newProfile(symbols []symbol) *profile {
 }
 
 // section is where a symbol's touch is noted; "" is nowhere.
-func section(s symbol, t board.Touch) string {
-	switch s.kind {
-	case "TEXT":
-		if t.Run {
-			return "[text]"
-		}
+func section(s layout.Symbol, t board.Touch) string {
+	if s.Kind == "TEXT" && !t.Run {
 		return "" // nobody reads instructions
-	case "FUNC":
-		return "[unwound]"
-	case "SBSS", "SNOPTRBSS", "STLSBSS": // not in the file
-		return ""
 	}
-	return "[data]"
+	return s.Section()
 }
 
 // add notes a boot's touches, which are in their order.
 func (p *profile) add(touched []board.Touch) {
 	for _, t := range touched {
 		// A word may hold several small symbols: all of them count.
-		i, _ := slices.BinarySearchFunc(p.symbols, t.Addr+4, func(s symbol, end uint32) int { return cmp.Compare(s.addr, end) })
-		for i--; i >= 0 && p.symbols[i].addr+p.symbols[i].size > t.Addr; i-- {
+		i, _ := slices.BinarySearchFunc(p.symbols, t.Addr+4, func(s layout.Symbol, end uint32) int { return cmp.Compare(s.Addr, end) })
+		for i--; i >= 0 && p.symbols[i].Addr+p.symbols[i].Size > t.Addr; i-- {
 			to := p.early
 			if t.Late {
 				to = p.late
 			}
 			if name := section(p.symbols[i], t); name != "" {
-				to[name].add(p.symbols[i].name)
+				to[name].add(p.symbols[i].Name)
 			}
 		}
 	}
@@ -217,7 +173,7 @@ func (p *profile) String() string {
 		for _, n := range p.early[s].list {
 			b.WriteString(n + "\n")
 		}
-		b.WriteString("[later]\n")
+		b.WriteString(layout.Later + "\n")
 		for _, n := range p.late[s].list {
 			if !p.early[s].has[n] {
 				b.WriteString(n + "\n")

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"gwinit/rootfs/layout"
 	"gwinit/test/board"
 )
 
@@ -23,7 +24,7 @@ const mapOf = `1000 40 TEXT main.main
 
 func TestProfile(t *testing.T) {
 	t.Parallel()
-	symbols, err := readMap(strings.NewReader(mapOf))
+	symbols, err := layout.ReadMap(strings.NewReader(mapOf))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestReadMapErrors(t *testing.T) {
 	for name, in := range map[string]string{
 		"three fields": "1000 40 TEXT", "address": "x 40 TEXT a", "size": "1000 y TEXT a", "beyond 32 bits": "100000000 1 TEXT a",
 	} {
-		if _, err := readMap(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), in) {
+		if _, err := layout.ReadMap(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), in) {
 			t.Errorf("%s: %v, want an error that has the line", name, err)
 		}
 	}
