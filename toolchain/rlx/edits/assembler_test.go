@@ -102,7 +102,7 @@ func assemble(t *testing.T, root, code string) (string, error) {
 }
 
 // What a program sees of the order of its instructions is what it sees of
-// stock Go's, with signals that preempt its loops.
+// stock Go's.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	ours, exit := strict(t, emu.Config{}, program(t, "order"))

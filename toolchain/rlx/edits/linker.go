@@ -92,7 +92,7 @@ runtime finds types by their offset from .rodata's start and strings by address.
 	state.funcnametab = state.addGeneratedSym(ctxt, "runtime.funcnametab", size, 1, writeFuncNameTab)
 	return nameOffsets
 `,
-		New: `	state.tables.addLast(writeFuncNameTab, func(part []int, size int64) int64 {
+		New: `	state.tables.addNames(writeFuncNameTab, func(part []int, size int64) int64 {
 		walkFuncs(ctxt, pick(funcs, part), func(s loader.Sym) {
 			if _, ok := nameOffsets[s]; ok || !keptName(ctxt.loader.SymName(s)) {
 				return
@@ -347,31 +347,9 @@ before these are known: they are filled in behind.`,
 `,
 	},
 	{
-		Name: "sections that begin with a block: constants",
-		File: "cmd/link/internal/ld/data.go",
-		Why: `With a list, what a boot touches of a section is its front, and two sections less
-in which that front lies across a block's end are two blocks less to decompress.
-The file is longer by zeros, which take nothing when compressed.`,
-		Old: "	Segtext.Length = va - uint64(*FlagTextAddr)\n",
-		New: `	va = blockStart(".rodata", va)
-	Segtext.Length = va - uint64(*FlagTextAddr)
-`,
-	},
-	{
-		Name: "sections that begin with a block: tables",
-		File: "cmd/link/internal/ld/data.go",
-		Why:  "As above. Types' tables and variables behind them are all touched, and fit into one block.",
-		Old: `		for _, s := range Segrodata.Sections {
-			va = uint64(Rnd(int64(va), int64(s.Align)))
-`,
-		New: `		for _, s := range Segrodata.Sections {
-			va = blockStart(s.Name, uint64(Rnd(int64(va), int64(s.Align))))
-`,
-	},
-	{
 		Name: "tables of functions: the way to a function in front",
 		File: "cmd/link/internal/ld/data.go",
-		Why: `A boot looks at some pages of it, and behind the other tables they are a block
+		Why: `A boot looks at some pages of it, and behind the other tables they are a piece
 of their own.`,
 		Old: "		// PCLNTAB was built internally, and already has the proper order.\n",
 		New: `		// PCLNTAB was built internally, and has the proper order but for one.

@@ -113,16 +113,6 @@ var tableEdits = []Edit{
 		New:  "	if inldata == nil || inlinedApart() {\n",
 	},
 	{
-		Name: "inlined calls that preemption looks at",
-		File: "runtime/preempt.go",
-		Why:  "Those are there in any case: it must not stop in what is inlined of the runtime.",
-		Old: `	u, uf := newInlineUnwinder(f, pc)
-	name := u.srcFunc(uf).name()
-`,
-		New: `	name := innermostFunc(f, pc).name()
-`,
-	},
-	{
 		Name: "a function without a name is shown",
 		File: "runtime/traceback.go",
 		Why:  "With the linker's -nonames only the runtime's functions have one, and others are what a trace is for.",

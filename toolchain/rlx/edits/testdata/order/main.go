@@ -1,6 +1,6 @@
 // Order prints what a program can see of the order of its instructions: memory
-// after a recovered fault, lines of panics and of callers, results of loops that
-// are preempted and stacks that move.
+// after a recovered fault, lines of panics and of callers, results of loops and
+// stacks that move.
 package main
 
 import (
@@ -126,7 +126,7 @@ func divide(a, b int) int { return a / b }
 //go:noinline
 func slice(s []int, i, j int) []int { return s[i:j] }
 
-// spin is a loop without a call: it is preempted by signals only.
+// spin is a loop without a call, which stock Go preempts by signals.
 //
 //go:noinline
 func spin(n int, table *[64]uint32) uint32 {

@@ -109,20 +109,6 @@ func (ctxt *Link) layOutText() {
 // nearFuncs is what near found.
 var nearFuncs map[loader.Sym]bool
 
-// flashBlock is how many bytes of a file are decompressed together.
-const flashBlock = 256 << 10
-
-// blockStart is the first address from va on at which that section may begin:
-// with a list, where a block of the file begins, if the section is one whose front
-// the boot touches.
-func blockStart(section string, va uint64) uint64 {
-	if len(order) == 0 || section != ".rodata" && section != ".gopclntab" && section != ".typelink" {
-		return va
-	}
-	file := uint64(*FlagTextAddr) - uint64(HEADR) // the address of the file's begin
-	return uint64(Rnd(int64(va-file), flashBlock)) + file
-}
-
 // near is the functions that the list does not know and that are of a package
 // which it names and of whose functions some are in the first tier: what is new
 // there since the list was made is probably of that tier. They lie behind it,
@@ -155,7 +141,8 @@ func near(ctxt *Link) map[loader.Sym]bool {
 // funcTables are the tables of functions that lie in one symbol,
 // runtime.functab, in the order of the boot's looks at them: the table of
 // entries, then what the functions that the list names as unwound have in each
-// of the other tables, then what those have that run, a few of them at a time
+// of the other tables (names too: the runtime asks of a new goroutine's first
+// function whether it is one of its own), then what those have that run, a few of them at a time
 // (a thread may be stopped, and its stack walked, in any of them), then the
 // rest, and at last what only a traceback looks at: names, files and lines. All
 // offsets, of descriptions, names, pc tables and data, count from
@@ -167,7 +154,8 @@ type funcTables struct {
 	place []func(part []int, at int64) (end int64)
 	write []generatorFunc
 
-	placeLast []func(all []int, at int64) (end int64)
+	placeNames func(part []int, at int64) (end int64)
+	placeLast  []func(all []int, at int64) (end int64)
 }
 
 // partFuncs is how many functions that run are a part. The fewer, the nearer
@@ -180,9 +168,11 @@ func (t *funcTables) add(write generatorFunc, place func(part []int, at int64) (
 	t.place, t.write = append(t.place, place), append(t.write, write)
 }
 
-// addLast is add for a table that only tracebacks look at: it is placed once,
-// whole, behind the parts of the others.
-func (t *funcTables) addLast(write generatorFunc, place func(all []int, at int64) (end int64)) {
+// addNames is add for the table of names: but for the first part's it is placed
+// whole, behind the parts of the others. So place is called twice, and leaves out
+// in the second call what it had in the first.
+func (t *funcTables) addNames(write generatorFunc, place func(part []int, at int64) (end int64)) {
+	t.placeNames = place
 	t.placeLast, t.write = append(t.placeLast, place), append(t.write, write)
 }
 
@@ -215,6 +205,9 @@ func (t *funcTables) layOut(at int64) (size int64) {
 	m := count(index[n:], orderText)
 	parts = append(parts, slices.Collect(slices.Chunk(index[n:n+m], partFuncs))...)
 	parts = append(parts, index[n+m:])
+	if t.placeNames != nil {
+		at = t.placeNames(parts[0], at)
+	}
 	for _, part := range parts {
 		for _, place := range t.place {
 			at = place(part, at)
