@@ -20,6 +20,7 @@ packages() {
 		echo busybox udhcpd radvd tcpdump # another DHCP server, an IPv6 router, a host that takes an address
 		echo tftp-hpa atftp           # talk to the emulated loader
 		echo nftables             # reads what the firewall has written
+		echo minisign             # signs what updates are verified by
 		echo avahi-daemon avahi-utils dbus-daemon bind9-dnsutils iperf3
 		echo libcap2 libedit2 libgnutls30 libnettle8 libseccomp2 # chronyd's, see below
 		;;
