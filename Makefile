@@ -97,6 +97,13 @@ image: ## build/rootfs.bin and build/userdata.bin (BOARD=emulated, lidl, sengled
 fullflash: image ## build/fullflash.bin, 16 MiB: BOOT= and KERNEL= are your own, and what make image makes
 	go run ./rootfs/fullflash -boot '$(BOOT)' -kernel '$(KERNEL)' -dir $(OUT)
 
+.PHONY: release
+release: ## build/gw-VERSION.update, signed (KEY=FILE, minisign's secret key, FILE without its ending and .pub beside it)
+	@test -n '$(KEY)' || { echo 'make release KEY=FILE: `minisign -G -p release.pub -s release.key` makes a key' >&2; exit 2; }
+	@test/deps/deps.sh image release
+	@$(MAKE) --no-print-directory gw
+	go run ./rootfs/mkbundle -gw $(OUT)/gw -map $(OUT)/gw.map -version '$(VERSION)' -key '$(KEY)' -out '$(OUT)/gw-$(VERSION).update'
+
 .PHONY: size
 size: image ## what each part of the binary costs in the 2 MiB rootfs
 	go run ./rootfs/size -go '$(MIPS_GO)' $(OUT)/gw $(MIPS_BUILD) -ldflags='$(LDFLAGS) -symfile=$(CURDIR)/build/size.sym'

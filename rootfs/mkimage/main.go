@@ -107,11 +107,7 @@ func packRootfs(stage string, o options) ([]byte, error) {
 			return nil, err
 		}
 	}
-	bin, err := os.ReadFile(o.gw)
-	if err != nil {
-		return nil, fmt.Errorf("%w; `make gw` builds it", err)
-	}
-	bin, err = arrange(bin, o.symbolMap, o.bootOrder)
+	bin, err := layout.File(o.gw, o.symbolMap, o.bootOrder)
 	if err != nil {
 		return nil, err
 	}
@@ -151,34 +147,6 @@ func packRootfs(stage string, o options) ([]byte, error) {
 		return nil, err
 	}
 	return mtdimage.Wrap(mtdimage.RootfsHeader, b), nil
-}
-
-// arrange puts what a boot touches in front of the binary's file. It is in memory
-// what it was.
-func arrange(bin []byte, symbolMap, bootOrder string) ([]byte, error) {
-	m, err := os.Open(symbolMap)
-	if err != nil {
-		return nil, fmt.Errorf("%w; `make gw` writes it", err)
-	}
-	defer m.Close()
-	symbols, err := layout.ReadMap(m)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", symbolMap, err)
-	}
-	list, err := os.Open(bootOrder)
-	if err != nil {
-		return nil, err
-	}
-	defer list.Close()
-	hot, err := layout.Hot(list, symbols)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", bootOrder, err)
-	}
-	arranged, err := layout.Arrange(bin, hot)
-	if err != nil {
-		return nil, err
-	}
-	return arranged, layout.Same(bin, arranged)
 }
 
 // authorize lets the keys in a file log in to every gateway that has the image.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that a target of the Makefile needs.
 #
-#   deps.sh GROUP...      groups: image kernel qemu test e2e bench
+#   deps.sh GROUP...      groups: image release kernel qemu test e2e bench
 #
 # Silent when everything is there. Otherwise installs as root or through a
 # sudo that asks nothing; without either it prints the command and exits 1.
@@ -10,6 +10,7 @@ set -eu
 packages() {
 	case $1 in
 	image) echo squashfs-tools-ng mtd-utils xz-utils ;;
+	release) echo minisign ;;
 	kernel) echo linux-source-6.1 gcc-mips-linux-gnu gcc libc6-dev make flex bison bc xz-utils ;;
 	qemu) echo qemu-system-mips gcc libc6-dev ;;
 	# The peers of the unit tests: a big-endian user mode, a DHCP server in
@@ -33,14 +34,14 @@ packages() {
 		command -v npm >/dev/null || echo npm
 		;;
 	*)
-		echo "deps.sh: no group $1; groups: image kernel qemu test e2e bench" >&2
+		echo "deps.sh: no group $1; groups: image release kernel qemu test e2e bench" >&2
 		return 2
 		;;
 	esac
 }
 
 [ $# -gt 0 ] || {
-	echo "usage: deps.sh GROUP...   groups: image kernel qemu test e2e bench" >&2
+	echo "usage: deps.sh GROUP...   groups: image release kernel qemu test e2e bench" >&2
 	exit 2
 }
 
