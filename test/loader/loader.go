@@ -97,8 +97,9 @@ type Loader struct {
 	seen     map[[3]uint16]int // for Faults.Lose
 	dead     bool
 
-	mu    sync.Mutex // guards Count
-	count map[string]int
+	mu     sync.Mutex // guards the rest
+	count  map[string]int
+	mended bool
 }
 
 // Open makes the tap device and a loader behind it, which Run runs. The device is
@@ -166,6 +167,11 @@ func (l *Loader) Run(ctx context.Context) (Result, error) {
 		if err != nil {
 			return Result{}, errors.Join(ctx.Err(), err)
 		}
+		l.mu.Lock()
+		if l.mended {
+			l.c.Faults, l.dead = Faults{}, false
+		}
+		l.mu.Unlock()
 		if l.dead {
 			continue
 		}
@@ -178,6 +184,13 @@ func (l *Loader) Run(ctx context.Context) (Result, error) {
 			return r, err
 		}
 	}
+}
+
+// mend takes the faults away.
+func (l *Loader) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mended = true
 }
 
 // frame handles one; done tells that peer has completed an upload to be burnt.

@@ -32,7 +32,7 @@ func Command(others ...gwctl.Local) gwctl.Local {
 			if len(args) != 1 {
 				return applet.Usagef("completion takes the name of a shell: bash, zsh or fish")
 			}
-			words := append(gwctl.Names(), "setup", "exporter", "completion")
+			words := append(gwctl.Names(), "setup", "exporter", "flash", "completion")
 			for _, l := range append(gwctl.OnTheBox(), others...) {
 				first, _, _ := strings.Cut(l.Name, " ")
 				words = append(words, first)

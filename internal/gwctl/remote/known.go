@@ -57,7 +57,8 @@ func (k *known) forHost(host string, port int) hostKeys {
 }
 
 // algorithms are those of the known keys first, so that a server with several
-// keys shows one that is known; nil: any.
+// keys shows one that is known. RSA is last: dropbear offers it without having
+// such a key, and ends if that is taken.
 func (h hostKeys) algorithms() []string {
 	var all []string
 	for _, k := range h.keys {
@@ -66,9 +67,6 @@ func (h hostKeys) algorithms() []string {
 				all = append(all, a)
 			}
 		}
-	}
-	if len(all) == 0 {
-		return nil
 	}
 	for _, a := range []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512} {
 		if !slices.Contains(all, a) {

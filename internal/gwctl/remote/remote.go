@@ -47,8 +47,9 @@ on gateways elsewhere:
   setup                      bring in the first key, with the code on the serial console
   reboot -w                  come back when the gateway does, and tell its boot mode
   exporter [-listen ADDRESS] serve the figures of many to Prometheus
+  flash [KIND] FILE          an image through the bootloader; also from today's firmware
 
-gwctl help TOPIC tells more: hosts, setup, exporter, radio, metrics, json.
+gwctl help TOPIC tells more: hosts, setup, flash, exporter, radio, metrics, json.
 The hosts file is ~/.config/gwctl/hosts: NAME [USER@]HOST[:PORT] [GROUP ...] a line.
 `
 
@@ -78,6 +79,9 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 		if name == exporterName && r.hosts == "" && r.group == "" {
 			r.group = allGroup
 		}
+		if name == flashName && r.hosts == "" && r.group == "" {
+			return r.flash(ctx, nil, rest)
+		}
 		if r.hosts == "" && r.group == "" {
 			if text := helpOnTheBox(rest); text != "" {
 				_, err := io.WriteString(std.Out, text)
@@ -96,8 +100,11 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 		if dir := home(); dir != "" {
 			r.known.path = filepath.Join(dir, ".ssh", "known_hosts")
 		}
-		if name == exporterName {
+		switch name {
+		case exporterName:
 			return r.export(ctx, targets, rest)
+		case flashName:
+			return r.flash(ctx, targets, rest)
 		}
 		if len(targets) == 1 {
 			return r.one(ctx, std, targets[0], rest)

@@ -1,8 +1,11 @@
 package remote
 
+import "gwinit/internal/gwctl/flash"
+
 // topics are what gwctl help tells beside commands, on a workstation only.
 var topics = map[string]string{
 	exporterName: exporterUsage,
+	flashName:    flash.Usage,
 	"hosts": `Gateways, and how to name them
 
 gwctl discover                      who is on this network
@@ -72,13 +75,16 @@ doctor: 1 warnings, 2 faults.
 `,
 }
 
+// topicOfOwn are the commands that only this package has.
+var topicOfOwn = map[string]bool{exporterName: true, flashName: true}
+
 // topic is the text that `help TOPIC`, or -h of what is only here, asks for, or "".
 func topic(args []string) string {
 	switch {
 	case len(args) == 2 && args[0] == "help":
 		return topics[args[1]]
-	case firstWord(args) == exporterName && help(args):
-		return exporterUsage
+	case topicOfOwn[firstWord(args)] && help(args):
+		return topics[firstWord(args)]
 	}
 	return ""
 }
