@@ -39,7 +39,7 @@ const (
 //
 // The stand-in is made of this machine's programs, in a root of its own: its
 // shell, tar, SSH server and files are those of today's firmware in kind, its
-// boothold, devmem, reboot and uname are scripts, and its mtd devices files.
+// boothold, devmem, nc, reboot and uname are scripts, and its mtd devices files.
 type Gateway struct {
 	Flash  []byte // not while it runs
 	Loader Config // for its next start in the loader; Flash and Addr are set
@@ -90,7 +90,7 @@ func (g *Gateway) write(name, data string, mode fs.FileMode) {
 // root lays the stand-in's programs down.
 func (g *Gateway) root() {
 	g.t.Helper()
-	for _, program := range []string{"/bin/busybox", "/usr/sbin/dropbear"} {
+	for _, program := range []string{"/bin/busybox", "/bin/bash", "/usr/sbin/dropbear"} {
 		g.copy(program)
 		out, err := exec.Command("ldd", program).Output()
 		if err != nil {
@@ -107,11 +107,12 @@ func (g *Gateway) root() {
 		g.t.Fatal(err)
 	}
 	for a := range strings.FieldsSeq(string(list)) {
-		if !slices.Contains([]string{"busybox", "devmem", "reboot", "uname"}, a) {
+		if !slices.Contains([]string{"busybox", "devmem", "nc", "reboot", "uname"}, a) {
 			_ = os.Symlink("busybox", filepath.Join(g.Root, "bin", a))
 		}
 	}
 	g.write("bin/devmem", "#!/bin/sh\nif [ $# = 3 ]; then echo $3 >/dram/$1; else cat /dram/$1 2>/dev/null || echo 0x00000000; fi\n", 0o755)
+	g.write("bin/nc", "#!/bin/bash\n[ $1 = -u ] && cat >/dev/udp/$4/$5\n", 0o755) // -u -w 1 HOST PORT
 	g.write("bin/reboot", "#!/bin/sh\n: >/dram/reboot\n", 0o755)
 	g.write("dram/.keep", "", 0o644)
 	g.write("proc/device-tree/model", "Lidl Silvercrest Gateway\x00", 0o644)

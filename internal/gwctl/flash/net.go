@@ -136,7 +136,18 @@ func parseNeighbour(text string, a netip.Addr) string {
 	return ""
 }
 
-// inUse tells whether somebody has an address. One lost answer must not hide it.
+// inUse tells whether somebody has an address. One lost answer must not hide it,
+// nor must a host that answers no ping, or a computer without that program.
 func inUse(ctx context.Context, a netip.Addr) bool {
-	return answersPing(ctx, a) || answersPing(ctx, a) || neighbour(ctx, a) != ""
+	for range 3 {
+		// Whatever is sent there has the system ask who it is; 9 is discard.
+		if c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 9))); err == nil {
+			_, _ = c.Write([]byte{0})
+			c.Close()
+		}
+		if answersPing(ctx, a) || pause(ctx, 300*time.Millisecond) == nil && neighbour(ctx, a) != "" {
+			return true
+		}
+	}
+	return false
 }

@@ -159,8 +159,12 @@ func (c *Client) Put(ctx context.Context, data []byte, within time.Duration, pro
 	if len(data)/blockLen+1 > maxBlocks {
 		return fmt.Errorf("%d bytes are more than TFTP can send", len(data))
 	}
+	var stalled error
 	for attempt := 1; ; attempt++ {
 		port, _, err := c.request(ctx, opWrite, within)
+		if err != nil && stalled != nil {
+			return fmt.Errorf("%w; begun again: %w", stalled, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -168,6 +172,7 @@ func (c *Client) Put(ctx context.Context, data []byte, within time.Duration, pro
 		if !errors.Is(err, ErrStalled) || attempt == 3 {
 			return err
 		}
+		stalled = err
 		if e := pause(ctx, c.times.Idle); e != nil {
 			return errors.Join(err, e)
 		}
