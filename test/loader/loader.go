@@ -408,7 +408,7 @@ func (l *Loader) data(block uint16, b []byte) (done bool) {
 	case l.c.Faults.DiesAt != 0 && block >= l.c.Faults.DiesAt:
 		l.dead = true
 		return false
-	case len(t.data)+len(b) > ramBase+l.c.RAMBytes-loadAddr:
+	case len(t.data)+len(b) > l.c.RAMBytes-(loadAddr-ramBase):
 		l.reply(append([]byte{0, opError, 0, 3}, "no room in RAM\x00"...))
 		l.t = nil
 		return false

@@ -28,22 +28,23 @@ const Usage = `usage: gwctl [-H GATEWAY] flash [KIND] FILE [OPTIONS]
 bring an image to a gateway through its bootloader
 
 KIND is rootfs, userdata, kernel or full; without it FILE says what it is. The
-gateway runs this firmware or today's (rtl8196e-gateway), or waits in its loader
-already: then leave -H out. This computer has to be in the gateway's own network.
+gateway runs this firmware or today's (rtl8196e-gateway), or waits in its
+loader already: then leave -H out. This computer has to be in the gateway's
+own network.
 
   -n              make all checks, tell what would be done, and change nothing
-  -loader ADDR    the address for the loader; a free one of the network is taken
-                  without it, and 192.168.1.6 without -H
-  -settings FILE  with userdata or full and without -H: put the settings of this
-                  archive, which an earlier try has made, into the image
-  -add-key        let this computer's key log in, if none can; asked without
+  -loader ADDR    the address for the loader; a free one of the network is
+                  taken without it, and 192.168.1.6 without -H
+  -settings FILE  with userdata or full and without -H: put the settings of
+                  this archive, which an earlier try has made, into the image
+  -add-key        let this computer's key log in, if none can; else it asks
   -y              no question before it begins
-  -force          go on where something could not be checked; never where a check
-                  found a fault
+  -force          go on where something could not be checked; never where a
+                  check found a fault
 
-Settings and keys are saved to a file here first, and a flash of userdata or full
-keeps them. While the flash is written a power cut leaves a gateway that starts
-no more by itself: docs/recover.md then.
+Settings and keys are saved to a file here first, and a flash of userdata or
+full keeps them. While the flash is written a power cut leaves a gateway that
+starts no more by itself: docs/recover.md then.
 `
 
 // Env is what flash works with.
@@ -393,22 +394,23 @@ func (r *run) login(ctx context.Context, box Box, archive *[]byte) error {
 			return nil
 		}
 	}
-	const how = "This firmware knows no default password, and no key would let anybody in afterwards. "
+	const how = "this firmware knows no default password, and no key would let anybody in afterwards: "
 	if len(mine) == 0 {
-		return errors.New(how + "This computer has no key either: ssh-keygen -t ed25519 makes one, then try again")
+		return errors.New(how + "this computer has no key either: ssh-keygen -t ed25519 makes one, then try again")
 	}
-	line := strings.TrimSpace(r.Keys()[0])
+	lines := r.Keys()
+	line := strings.TrimSpace(lines[slices.IndexFunc(lines, func(s string) bool { k, _ := image.Keys([]byte(s)); return len(k) > 0 })])
 	add := r.addKey
 	if !add && r.dry {
 		return errors.New(how + "-add-key lets this computer's in: " + line)
 	}
 	if !add {
-		if add, err = r.Yes(how + "Let this computer's key log in to " + r.Name + "?\n" + line + "\n"); err != nil {
+		if add, err = r.Yes("This firmware knows no default password, and no key would let anybody in afterwards. Let this computer's key log in to " + r.Name + "?\n" + line + "\n"); err != nil {
 			return fmt.Errorf("%s%w; -add-key is a yes", how, err)
 		}
 	}
 	if !add {
-		return errors.New(how + "Put one into /userdata/ssh/authorized_keys, or into the image (make image SSH_KEY=FILE)")
+		return errors.New(how + "put one into /userdata/ssh/authorized_keys, or into the image (make image SSH_KEY=FILE)")
 	}
 	if r.dry {
 		r.say("login afterwards: this computer's key would be added")
