@@ -67,7 +67,8 @@ type Report struct {
 	// -1: the sender does not say.
 	Retransmits int
 	Congestion  string // of the sender
-	// Of UDP.
+	// Of UDP: datagrams sent, and of these those that did not arrive. iperf3's own
+	// lost_percent does not know of what was lost behind the last that arrived.
 	Packets, Lost int
 	LostPercent   float64
 	JitterMs      float64
@@ -85,7 +86,6 @@ type sum struct {
 	Jitter      float64  `json:"jitter_ms"`
 	Lost        int      `json:"lost_packets"`
 	Packets     int      `json:"packets"`
-	LostPercent float64  `json:"lost_percent"`
 }
 
 // Parse reads a report. One that tells of an error is an error, also when
@@ -137,7 +137,9 @@ func Parse(raw []byte) (Report, error) {
 	if r.Protocol == "UDP" && received == nil && j.End.Sum != nil {
 		// Before 3.10 there is only what was sent, with what was lost of it.
 		s := *j.End.Sum
-		s.Bits *= 1 - s.LostPercent/100
+		if s.Packets > 0 {
+			s.Bits *= 1 - float64(s.Lost)/float64(s.Packets)
+		}
 		received = &s
 	}
 	if received == nil || received.Seconds == nil {
@@ -145,7 +147,14 @@ func Parse(raw []byte) (Report, error) {
 	}
 	r.Seconds, r.Mbit = *received.Seconds, received.Bits/1e6
 	if r.Protocol == "UDP" {
-		r.Packets, r.Lost, r.LostPercent, r.JitterMs = received.Packets, received.Lost, received.LostPercent, received.Jitter
+		// A receiver's packets are the highest number that it has seen.
+		r.Packets, r.Lost, r.JitterMs = received.Packets, received.Lost, received.Jitter
+		if sent := j.End.Sent; sent != nil && sent.Packets > received.Packets {
+			r.Packets, r.Lost = sent.Packets, received.Lost+sent.Packets-received.Packets
+		}
+		if r.Packets > 0 {
+			r.LostPercent = 100 * float64(r.Lost) / float64(r.Packets)
+		}
 	} else if j.End.Sent != nil && j.End.Sent.Retransmits != nil {
 		r.Retransmits = *j.End.Sent.Retransmits
 	}
@@ -161,7 +170,7 @@ func Parse(raw []byte) (Report, error) {
 		return Report{}, errors.New("iperf3 says that nothing arrived")
 	case r.Seconds < 0.9*j.Start.Test.Duration:
 		return Report{}, fmt.Errorf("iperf3 ended after %.1f of %.0f s", r.Seconds, j.Start.Test.Duration)
-	case r.Packets < 0 || r.Lost < 0 || r.LostPercent < 0 || r.LostPercent > 100:
+	case r.Lost < 0 || r.Packets < r.Lost:
 		return Report{}, fmt.Errorf("iperf3 says that %d of %d packets were lost", r.Lost, r.Packets)
 	}
 	return r, nil

@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 		{"tcp.json", "TCP", false, 2489.789813, 1.027607, 5, 0, 0, 2535, 0, 0, 7.0739400},
 		{"tcpr.json", "TCP", true, 2157.677955, 1.001593, 4, 0, 0, 2157, 0, 0, 4.4526885},
 		{"udp.json", "UDP", false, 99.490456, 1.001249, -1, 382, 2, 100, 0.523560, 0.024181, 2.3356398},
-		{"udpr.json", "UDP", true, 40.890539, 1.000096, -1, 19689, 19533, 40, 94.453578, 0.037939, 0.1915544},
+		{"udpr.json", "UDP", true, 40.890539, 1.000096, -1, 20680, 20524, 40, 99.245648, 0.037939, 0.1915544},
 	} {
 		r, err := Parse(report(t, tt.file))
 		if err != nil {
@@ -68,7 +68,7 @@ func TestParseRefuses(t *testing.T) {
 		"nothing arrived": {`{"start":{"test_start":{"protocol":"TCP"}},"end":{"sum_received":{"seconds":1,"bits_per_second":0}}}`, "nothing arrived"},
 		"SCTP":            {`{"start":{"test_start":{"protocol":"SCTP"}},"end":{"sum_received":{"seconds":1,"bits_per_second":5}}}`, "neither TCP nor UDP"},
 		"cut short":       {strings.Replace(tcp, `"duration":	1,`, `"duration":	30,`, 1), "ended after 1.0 of 30 s"},
-		"lost too many":   {`{"start":{"test_start":{"protocol":"UDP"}},"end":{"sum_received":{"seconds":1,"bits_per_second":5,"lost_packets":-1}}}`, "-1 of 0 packets"},
+		"lost too many":   {`{"start":{"test_start":{"protocol":"UDP"}},"end":{"sum_received":{"seconds":1,"bits_per_second":5,"lost_packets":3,"packets":2}}}`, "3 of 2 packets"},
 	} {
 		if _, err := Parse([]byte(tt.raw)); err == nil || !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: %v, want %q", name, err, tt.err)
@@ -77,6 +77,11 @@ func TestParseRefuses(t *testing.T) {
 	// Words before the report, and one of before 3.10.
 	if r, err := Parse([]byte("warning: x\n" + tcp)); err != nil || r.Retransmits != 5 {
 		t.Errorf("%+v, %v", r, err)
+	}
+	// All but the first of 16 were lost, which the receiver does not know.
+	tail, err := Parse([]byte(`{"start":{"test_start":{"protocol":"UDP"}},"end":{"sum_sent":{"seconds":2,"packets":16},"sum_received":{"seconds":2,"bits_per_second":5,"packets":1}}}`))
+	if err != nil || tail.Lost != 15 || tail.LostPercent != 93.75 || tail.Packets != 16 {
+		t.Errorf("%+v, %v", tail, err)
 	}
 	r, err := Parse([]byte(`{"start":{"version":"iperf 3.7","test_start":{"protocol":"UDP"}},"end":{"sum":{"seconds":10,"bits_per_second":100e6,"lost_packets":56,"packets":100,"lost_percent":56}}}`))
 	if err != nil || math.Abs(r.Mbit-44) > 1e-9 || r.Lost != 56 || r.Version != "3.7" {
