@@ -96,7 +96,7 @@ func usageOf(local []Local) string {
 	}
 	text := "\non the gateway itself:\n"
 	if local[0].Workstation {
-		text = "\nwithout a gateway:\n"
+		text = "\non a workstation:\n"
 	}
 	for _, l := range local {
 		text += fmt.Sprintf("  %-28s %s\n", l.Name+" "+l.Args, l.Summary)

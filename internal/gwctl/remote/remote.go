@@ -87,7 +87,7 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 				_, err := io.WriteString(std.Out, text)
 				return err
 			}
-			if name != "" && name != "help" && !r.isLocal(name) && !slices.Contains(rest, "-socket") && !help(rest) {
+			if name != "" && name != "help" && !r.isLocal(rest) && !slices.Contains(rest, "-socket") && !help(rest) {
 				return applet.Usagef("which gateway? gwctl -H HOST %s; gwctl discover finds them", name)
 			}
 			return here(ctx, std, rest)
@@ -198,15 +198,23 @@ func (r *runner) options(args []string) (rest []string, err error) {
 	return rest, nil
 }
 
-// firstWord is the command of a command line, or "".
-func firstWord(args []string) string {
+// words are what a command line has beside options.
+func words(args []string) (all []string) {
 	for i := 0; i < len(args); i++ {
 		switch {
 		case args[i] == "-socket", args[i] == "--socket":
 			i++
 		case !strings.HasPrefix(args[i], "-"):
-			return args[i]
+			all = append(all, args[i])
 		}
+	}
+	return all
+}
+
+// firstWord is the command of a command line, or "".
+func firstWord(args []string) string {
+	if all := words(args); len(all) > 0 {
+		return all[0]
 	}
 	return ""
 }
@@ -215,9 +223,29 @@ func help(args []string) bool {
 	return slices.ContainsFunc(args, func(a string) bool { return a == "-h" || a == "--help" || a == "-help" })
 }
 
+// localOf finds the command of this package's callers that args are.
+func (r *runner) localOf(args []string) (l gwctl.Local, ok bool) {
+	args = words(args)
+	i := slices.IndexFunc(r.local, func(l gwctl.Local) bool {
+		name := strings.Fields(l.Name)
+		return len(args) >= len(name) && slices.Equal(args[:len(name)], name)
+	})
+	if i < 0 {
+		return l, false
+	}
+	return r.local[i], true
+}
+
 // isLocal tells whether a command needs no gateway.
-func (r *runner) isLocal(name string) bool {
-	return slices.ContainsFunc(r.local, func(l gwctl.Local) bool { return l.Name == name && l.Steer == nil })
+func (r *runner) isLocal(args []string) bool {
+	l, ok := r.localOf(args)
+	return ok && l.Steer == nil
+}
+
+// steers tells whether a command is one of a workstation's that asks the gateway.
+func (r *runner) steers(args []string) bool {
+	l, ok := r.localOf(args)
+	return ok && l.Steer != nil
 }
 
 // one carries args out on one gateway.
@@ -226,13 +254,14 @@ func (r *runner) one(ctx context.Context, std applet.IO, t target, args []string
 	switch {
 	case name == "setup":
 		return r.setup(ctx, std, t)
-	case r.isLocal(name):
-		return applet.Usagef("%s needs no gateway: leave -H and -G out", name)
+	case r.isLocal(args):
+		l, _ := r.localOf(args)
+		return applet.Usagef("%s needs no gateway: leave -H and -G out", l.Name)
 	case name == "reboot" && slices.Contains(args, "-w") && !help(args):
 		return r.reboot(ctx, std, t, args)
 	case name == "help" && helpOnTheBox(args) != "":
 		return r.exec(ctx, std, t, args)
-	case name != "" && !gwctl.Has(name):
+	case name != "" && !gwctl.Has(name) && !r.steers(args):
 		switch c, ok := carry(args); {
 		case !ok || help(args):
 			return r.exec(ctx, std, t, args)
@@ -279,8 +308,26 @@ func (r *runner) one(ctx context.Context, std applet.IO, t target, args []string
 			login.c = nil
 		}
 	}
+	ctx = context.WithValue(ctx, steeredKey{}, Gateway{Host: t.host, Dial: dial})
 	steering := slices.DeleteFunc(slices.Clone(r.local), func(l gwctl.Local) bool { return l.Steer == nil })
 	return gwctl.Command(r.version, dial, steering...).Run(gwctl.WithRedial(ctx, end), std, args)
+}
+
+// Gateway is the one that a command of a workstation steers.
+type Gateway struct {
+	Host string // its name or address, as this computer reaches it
+	// Dial opens one more connection to its control socket, by the login that is
+	// there, or a new one if that has ended.
+	Dial gwctl.Dialer
+}
+
+// steeredKey is that of a context's value.
+type steeredKey struct{}
+
+// Steered returns the gateway of a Local's Steer.
+func Steered(ctx context.Context) (Gateway, bool) {
+	g, ok := ctx.Value(steeredKey{}).(Gateway)
+	return g, ok
 }
 
 // channel is a subsystem's two directions.

@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ import (
 	"gwinit/internal/applet"
 	"gwinit/internal/control"
 	"gwinit/internal/control/controltest"
+	"gwinit/internal/gwctl"
 )
 
 // box is an SSH server with a gateway behind it.
@@ -533,5 +535,57 @@ func TestAgent(t *testing.T) {
 	err = w.one(t, b, "logs")
 	if err == nil || strings.Contains(err.Error(), "agent") || !strings.Contains(err.Error(), "none of these in: ~/.ssh/id_ed25519.") {
 		t.Errorf("-i of another key: %v", err)
+	}
+}
+
+// A workstation's command may have several words, and steer a gateway or need
+// none.
+func TestWorkstationsCommands(t *testing.T) {
+	w := newWorkstation(t)
+	w.r.known.accept = true
+	b := newBox(t, w.key)
+	var host, name string
+	w.r.local = []gwctl.Local{
+		{Name: "bench ab", Workstation: true, Steer: func(ctx context.Context, _ applet.IO, args []string, _ bool, _ gwctl.Asker) error {
+			g, ok := Steered(ctx)
+			if !ok || !slices.Equal(args, []string{"-pairs", "4", "A", "B"}) {
+				t.Errorf("steered %v, arguments %q", ok, args)
+			}
+			host = g.Host
+			for range 2 { // by one login
+				c, err := g.Dial(ctx, "")
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				data, err := c.Do(ctx, api.OpStatus, nil)
+				var s api.Status
+				if err == nil {
+					err = json.Unmarshal(data, &s)
+				}
+				if err != nil {
+					return err
+				}
+				name = s.Hostname
+			}
+			return nil
+		}},
+		{Name: "bench stats", Workstation: true, Run: func(applet.IO, []string, bool, func(string, bool) (string, error)) error { return nil }},
+	}
+	if err := w.one(t, b, "bench", "ab", "-pairs", "4", "A", "B"); err != nil {
+		t.Fatal(err)
+	}
+	if host != "127.0.0.1" || name != "attic" || b.get().n != 1 || len(b.get().ran) > 0 {
+		t.Errorf("host %q, name %q, %d logins, ran %q", host, name, b.get().n, b.get().ran)
+	}
+	if err := w.one(t, b, "bench", "stats", "FILE"); err == nil || err.Error() != "bench stats needs no gateway: leave -H and -G out" {
+		t.Errorf("%v", err)
+	}
+	if !w.r.isLocal([]string{"-json", "bench", "stats", "x"}) || w.r.isLocal([]string{"bench", "ab"}) || w.r.isLocal([]string{"bench"}) || w.r.isLocal([]string{"stats"}) {
+		t.Error("which commands need no gateway")
+	}
+	// What neither has is the gateway's own gwctl's.
+	if err := w.one(t, b, "bench", "other"); !errors.Is(err, applet.Exit(3)) || len(b.get().ran) != 1 {
+		t.Errorf("%v, ran %q", err, b.get().ran)
 	}
 }

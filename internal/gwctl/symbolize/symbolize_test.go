@@ -118,7 +118,7 @@ func TestSymbolize(t *testing.T) {
 			}
 		})
 	}
-	if out, _, _ := gwctlRun(t, "", "-h"); !strings.Contains(out, "without a gateway:\n  symbolize") || strings.Contains(out, "on the gateway itself") {
+	if out, _, _ := gwctlRun(t, "", "-h"); !strings.Contains(out, "on a workstation:\n  symbolize") || strings.Contains(out, "on the gateway itself") {
 		t.Errorf("the help says\n%s", out)
 	}
 }
