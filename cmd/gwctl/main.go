@@ -9,6 +9,7 @@ import (
 
 	"gwinit/internal/applet"
 	"gwinit/internal/gwctl"
+	"gwinit/internal/gwctl/bench"
 	"gwinit/internal/gwctl/completion"
 	"gwinit/internal/gwctl/discover"
 	"gwinit/internal/gwctl/ethtune"
@@ -22,6 +23,7 @@ var version = "development"
 
 func main() {
 	local := []gwctl.Local{discover.Command(), ethtune.Command(), image.Command(), symbolize.Command()}
+	local = append(local, bench.Commands(version)...)
 	local = append(local, completion.Command(local...))
 	a := remote.Wrap(version, local...)
 	os.Exit(a.Execute(context.Background(), applet.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:]))

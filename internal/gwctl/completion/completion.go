@@ -6,6 +6,7 @@ package completion
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"gwinit/internal/applet"
@@ -34,8 +35,9 @@ func Command(others ...gwctl.Local) gwctl.Local {
 			}
 			words := append(gwctl.Names(), "setup", "exporter", "flash", "completion")
 			for _, l := range append(gwctl.OnTheBox(), others...) {
-				first, _, _ := strings.Cut(l.Name, " ")
-				words = append(words, first)
+				if first, _, _ := strings.Cut(l.Name, " "); !slices.Contains(words, first) {
+					words = append(words, first)
+				}
 			}
 			return write(std.Out, args[0], words)
 		},
