@@ -33,22 +33,26 @@ type Begun struct {
 	Words []string
 }
 
+// ErrUnread: it is not known what network there is. An agent must not start: it
+// would begin without one.
+var ErrUnread = errors.New("the Thread network cannot be read")
+
 // Begin puts the set in place for an agent that is about to start, and saves it
-// with its margin. An error of flash is for people to hear: the agent may start,
-// but a power cut takes back what it does until a save succeeds.
+// with its margin. An error that does not wrap ErrUnread is for people to hear: the
+// agent may start, but a power cut takes back what it does until a save succeeds.
 func (k *Keeper) Begin(now time.Duration) (b Begun, err error) {
 	say := func(format string, a ...any) { b.Words = append(b.Words, fmt.Sprintf(format, a...)) }
+	k.begun = false
 	l, err := k.store.Load()
 	if err != nil {
-		return b, fmt.Errorf("read the saved Thread network: %w", err)
+		return b, fmt.Errorf("%w: %w", ErrUnread, err)
 	}
-	k.begun = true
 	if len(l.Damaged) > 0 {
 		say("damaged, and left aside: %s", strings.Join(l.Damaged, ", "))
 	}
 	memory, damaged, err := ReadDir(k.ram)
 	if err != nil {
-		return b, fmt.Errorf("read the Thread network in memory: %w", err)
+		return b, fmt.Errorf("%w: %w", ErrUnread, err)
 	}
 	switch {
 	case len(damaged) > 0:
@@ -57,7 +61,7 @@ func (k *Keeper) Begin(now time.Duration) (b Begun, err error) {
 	case memory.Empty():
 		b.Set = l.Set
 		if err := b.Set.WriteDir(k.ram); err != nil {
-			return b, fmt.Errorf("put the Thread network into memory: %w", err)
+			return b, fmt.Errorf("%w, as memory takes it not: %w", ErrUnread, err)
 		}
 		switch {
 		case l.Source == Files && l.Lifted:
@@ -68,7 +72,7 @@ func (k *Keeper) Begin(now time.Duration) (b Begun, err error) {
 	default: // INV 6: never restored over something newer
 		b.Set, b.Kept = memory, true
 	}
-	k.saved = nil
+	k.begun, k.saved = true, nil
 	if l.Source == Generation {
 		k.saved = l.Set
 	}

@@ -177,9 +177,9 @@ func or(a, b error) error {
 	return b
 }
 
-// lift returns the set with each file's counters not below those that base has
+// Lift returns the set with each file's counters not below those that base has
 // for the same node and network key.
-func (s Set) lift(base Set) (out Set, lifted bool) {
+func (s Set) Lift(base Set) (out Set, lifted bool) {
 	out = slices.Clone(s)
 	for n, f := range out {
 		old, ok := base.find(f.Name)
@@ -251,14 +251,42 @@ func compare(saved, now []byte) Change {
 	case jok && (i.KeySequence != j.KeySequence || i.ExtAddress != j.ExtAddress || near(j.MLE, i.MLE) || near(j.MAC, i.MAC)):
 		return Urgent
 	}
-	change := Same
-	if !slices.EqualFunc(a.lasting(), b.lasting(), Record.equal) {
-		return Urgent
-	}
-	if !slices.EqualFunc(a.passing(), b.passing(), Record.equal) {
-		change = Minor
+	return max(missing(a, b), missing(b, a))
+}
+
+// missing says how bad it is that records of a are not in b as often. Their order
+// is no matter: OpenThread moves a record to the end when it changes another.
+func missing(a, b Settings) (change Change) {
+	for _, r := range a {
+		how := Urgent
+		if r.Key == KeyNetworkInfo || r.Key == KeyParentInfo || r.Key == KeyChildInfo {
+			how = Minor
+		}
+		if change < how && a.times(r) != b.times(r) {
+			change = how
+		}
 	}
 	return change
+}
+
+// times is how often a record is there, whatever its counters.
+func (s Settings) times(r Record) (n int) {
+	for _, o := range s {
+		if o.Key == r.Key && bytes.Equal(o.still(), r.still()) {
+			n++
+		}
+	}
+	return n
+}
+
+// still is the value without counters.
+func (r Record) still() []byte {
+	if r.Key != KeyNetworkInfo || len(r.Value) < infoBytes {
+		return r.Value
+	}
+	v := bytes.Clone(r.Value)
+	clear(v[offSequence : offMAC+4])
+	return v
 }
 
 // near tells whether a counter has used half of what the saved one is ahead. At
@@ -268,41 +296,4 @@ func near(now, saved uint32) bool {
 		return now > saved
 	}
 	return uint64(now)+Margin/2 > uint64(saved)
-}
-
-func (r Record) equal(o Record) bool { return r.Key == o.Key && bytes.Equal(r.Value, o.Value) }
-
-// lasting are the records that must not be lost, sorted: OpenThread moves a
-// record to the end when it changes another.
-func (s Settings) lasting() Settings {
-	return s.sorted(func(r Record) (Record, bool) {
-		return r, r.Key != KeyNetworkInfo && r.Key != KeyParentInfo && r.Key != KeyChildInfo
-	})
-}
-
-// passing are the others, without the counters.
-func (s Settings) passing() Settings {
-	return s.sorted(func(r Record) (Record, bool) {
-		if r.Key == KeyNetworkInfo && len(r.Value) >= infoBytes {
-			v := bytes.Clone(r.Value)
-			clear(v[offSequence : offMAC+4])
-			r.Value = v
-		}
-		return r, r.Key == KeyNetworkInfo || r.Key == KeyParentInfo || r.Key == KeyChildInfo
-	})
-}
-
-func (s Settings) sorted(of func(Record) (Record, bool)) (out Settings) {
-	for _, r := range s {
-		if r, ok := of(r); ok {
-			out = append(out, r)
-		}
-	}
-	slices.SortFunc(out, func(a, b Record) int {
-		if a.Key != b.Key {
-			return int(a.Key) - int(b.Key)
-		}
-		return bytes.Compare(a.Value, b.Value)
-	})
-	return out
 }

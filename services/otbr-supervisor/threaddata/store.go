@@ -144,12 +144,9 @@ func (s *Store) Load() (l Loaded, err error) {
 		}
 		all = append(all, g)
 	}
-	slices.SortFunc(all, func(a, b generation) int {
-		if a.n > b.n {
-			return -1
-		}
-		return 1
-	})
+	if len(all) == 2 && all[0].n < all[1].n {
+		all[0], all[1] = all[1], all[0]
+	}
 	files, damaged, err := ReadDir(s.dir)
 	if err != nil {
 		return l, err
@@ -168,7 +165,7 @@ func (s *Store) Load() (l Loaded, err error) {
 	}
 	l.Set, l.Source = files, Files
 	if len(all) > 0 {
-		l.Set, l.Lifted = files.lift(all[0].set)
+		l.Set, l.Lifted = files.Lift(all[0].set)
 	}
 	return l, nil
 }
@@ -212,4 +209,21 @@ func (s *Store) Save(set Set) error {
 	}
 	s.was = set
 	return nil
+}
+
+// Export is the set as one file with a checksum, for a backup.
+func (s Set) Export() []byte { return generation{0, s}.append(nil) }
+
+// Import reads what Export made.
+func Import(b []byte) (Set, error) {
+	g, err := parseGeneration(b)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range g.set {
+		if _, err := Parse(f.Data, Native); err != nil {
+			return nil, fmt.Errorf("%s: %w; was it made on another kind of computer?", f.Name, err)
+		}
+	}
+	return g.set, nil
 }

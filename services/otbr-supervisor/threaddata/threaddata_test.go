@@ -569,6 +569,31 @@ func TestBrokenFlash(t *testing.T) {
 	}
 }
 
+// What cannot be read is nothing to start with, and never replaced.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	ram, dir := filepath.Join(base, "ram"), filepath.Join(base, "flash")
+	put(t, base, "flash", []byte("a file"))
+	k := NewKeeper(ram, NewStore(dir))
+	if _, err := k.Begin(0); !errors.Is(err, ErrUnread) {
+		t.Fatalf("begin: %v", err)
+	}
+	put(t, ram, "0_1.data", node(t, keyA, Info{}))
+	if _, saved, err := k.Look(time.Hour); saved || err == nil {
+		t.Errorf("look: %v, %v", saved, err)
+	}
+	if err := k.End(time.Hour); err == nil {
+		t.Error("end: saved over it")
+	}
+	// Memory that takes nothing.
+	base = t.TempDir()
+	put(t, base, "ram", []byte("a file"))
+	if _, err := NewKeeper(filepath.Join(base, "ram"), NewStore(filepath.Join(base, "flash"))).Begin(0); !errors.Is(err, ErrUnread) {
+		t.Errorf("begin: %v", err)
+	}
+}
+
 func TestReadDir(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -631,6 +656,23 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("a set differs from itself: %x", b)
 		}
 	})
+}
+
+func TestExport(t *testing.T) {
+	t.Parallel()
+	set := Set{{"0_1.data", golden(Native)}, {"0_2.data", nil}}
+	got, err := Import(set.Export())
+	if err != nil || !got.equal(set) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, b := range map[string][]byte{
+		"cut": set.Export()[:50], "empty": nil,
+		"another byte order": Set{{"f", []byte{0, 1, 0, 1, 7, 7}}}.Export(),
+	} {
+		if got, err := Import(b); (name != "another byte order" || !bytes.Equal(Settings{{1, []byte{7}}}.Append(nil, Native), []byte{0, 1, 0, 1, 7})) && !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
 }
 
 func FuzzParseGeneration(f *testing.F) {
