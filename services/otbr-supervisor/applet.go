@@ -51,6 +51,9 @@ func run(ctx context.Context, std applet.IO, args []string, writable func() erro
 	defer stop()
 	s := New(Options{
 		Board: board, Times: DefaultTimes(), Sockets: otctl.Paths(threadInterface), Unsuitable: unsuitable,
+		Probe: func(ctx context.Context, device string, baud int, flow string) (string, error) {
+			return probeRadio(ctx, device, baud, flow, board.Radio.BaseBaud)
+		},
 		Writable: writable,
 		Ready:    func(text string) { _ = conn.Ready(text) },
 		Status:   func(text string) { _ = conn.Status(text) },
