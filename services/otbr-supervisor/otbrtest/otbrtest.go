@@ -18,7 +18,6 @@ import (
 	"io"
 	"log/syslog"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -231,7 +230,7 @@ func serve(behaviour func() Behaviour, b Behaviour, args []string, path string) 
 		return err
 	}
 	go a.sessions(control)
-	go http.Serve(rest, http.HandlerFunc(a.serveHTTP))
+	go a.serveREST(rest)
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
 	const step = 100 * time.Millisecond
@@ -267,31 +266,51 @@ func (a *agent) role() string {
 	return "leader"
 }
 
-func (a *agent) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	if a.behaviour().Mute {
-		<-r.Context().Done()
-		return
-	}
-	switch r.URL.Path {
-	case "/node/state":
-		fmt.Fprintf(w, "%q", a.role())
-	case "/node/coprocessor/version":
-		if a.behaviour().NoRCP {
-			http.NotFound(w, r)
+// serveREST answers as the agent does, without net/http: the fake has to fit the
+// emulated gateway.
+func (a *agent) serveREST(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
 			return
 		}
-		fmt.Fprintf(w, "%q", RCP)
+		go func() {
+			defer c.Close()
+			var request []byte
+			for s := bufio.NewScanner(c); s.Scan() && s.Text() != ""; {
+				request = append(append(request, s.Bytes()...), '\n')
+			}
+			if a.behaviour().Mute {
+				_, _ = io.Copy(io.Discard, c) // until the client gives up
+				return
+			}
+			_, path, _ := strings.Cut(string(request), " ")
+			path, _, _ = strings.Cut(path, " ")
+			status, body := a.resource(path)
+			fmt.Fprintf(c, "HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, len(body), body)
+		}()
+	}
+}
+
+// resource is what is at a path of REST.
+func (a *agent) resource(path string) (status, body string) {
+	const ok = "200 OK"
+	switch path {
+	case "/node/state":
+		return ok, strconv.Quote(a.role())
+	case "/node/coprocessor/version":
+		if !a.behaviour().NoRCP {
+			return ok, strconv.Quote(RCP)
+		}
 	case "/node/dataset/active":
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.records[1] == nil {
-			w.WriteHeader(http.StatusNoContent)
-			return
+			return "204 No Content", ""
 		}
-		fmt.Fprint(w, hex.EncodeToString(a.records[1]))
-	default:
-		http.NotFound(w, r)
+		return ok, hex.EncodeToString(a.records[1])
 	}
+	return "404 Not Found", ""
 }
 
 // sessions serves one at a time; a new one ends that which there is.

@@ -3,6 +3,7 @@ package threaddata
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -61,6 +62,27 @@ func TestParse(t *testing.T) {
 	}
 	if s, err := Parse(nil, Native); err != nil || len(s) != 0 {
 		t.Errorf("nothing: %v, %v", s, err)
+	}
+}
+
+// What OpenThread's own SettingsFile (src/posix/platform, 2026-08) wrote on a
+// little-endian computer: a dataset, NetworkInfo of its settings.hpp, and what was
+// left of two children after one was deleted and the record before changed.
+func TestRealFile(t *testing.T) {
+	t.Parallel()
+	const real = "01002700" + "000300000f02080102030405060708" + "03047265616c" + "05100102030405060708090a0b0c0d0e0f10" +
+		"05000200" + "0102" + "03002600" + "040f00580700000040e20100d9ff090063000000" + "a5a5a5a5a5a5a5a5" + "0000000000000000" + "0500"
+	b, err := hex.DecodeString(real)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Parse(b, binary.LittleEndian)
+	if err != nil || len(s) != 3 || string(TLV(s.Get(KeyActiveDataset), TLVNetworkName)) != "real" {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	a5 := [8]byte(bytes.Repeat([]byte{0xa5}, 8))
+	if i, ok, err := s.Info(); !ok || err != nil || i != (Info{KeySequence: 7, MLE: 123456, MAC: 655321, ExtAddress: a5, Version: 5}) {
+		t.Errorf("%+v, %v, %v", i, ok, err)
 	}
 }
 
