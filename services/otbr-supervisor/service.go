@@ -110,7 +110,8 @@ type Service struct {
 	radio    config.Radio
 	st       State
 	warnings map[string]string // by where they come from
-	save     chan chan error   // asks Run to save; nil while no agent runs
+	save     chan chan error   // asks who watches the agent to save
+	gone     chan struct{}     // closed when nobody watches one any more; nil: nobody has
 }
 
 // State is how the border router is, for programs.
@@ -484,20 +485,17 @@ func (st *State) network(dataset []byte, info threaddata.Info) {
 // Save saves at once, for who is about to read the copy in flash.
 func (s *Service) Save(ctx context.Context) error {
 	s.mu.Lock()
-	save := s.save
+	save, gone := s.save, s.gone
 	s.mu.Unlock()
-	if save == nil {
-		return nil // at the end of an agent it was saved
+	if gone == nil {
+		return nil // what is in flash is all there is
 	}
 	done := make(chan error, 1)
 	select {
 	case save <- done:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case err := <-done:
-		return err
+		return <-done
+	case <-gone:
+		return nil // it is saved at the end of the agent
 	case <-ctx.Done():
 		return ctx.Err()
 	}

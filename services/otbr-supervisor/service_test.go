@@ -308,12 +308,12 @@ func TestReadyAndJoin(t *testing.T) {
 	if got, err := r.s.Table(t.Context(), "children"); err != nil || got != "| ID  | RLOC16 |\n+-----+--------+\n" {
 		t.Errorf("children %q, %v", got, err)
 	}
-	// REST has the dataset, too, for when somebody has the control socket.
-	r.behave(otbrtest.Behaviour{Deaf: true})
-	r.s.o.Times.Ask = 50 * time.Millisecond
 	r.stop()
 	if got := r.flash(); got != otbrtest.Ahead {
 		t.Errorf("at the end flash has the counter %d", got)
+	}
+	if err := r.s.Save(t.Context()); err != nil {
+		t.Errorf("saved once more: %v", err)
 	}
 	if h, _ := radiolock.Look(r.root); h.Name != "" {
 		t.Errorf("the UART is still %q's", h.Name)

@@ -35,9 +35,9 @@ type watch struct {
 // run returns when the agent has ended ("") or has to: then why.
 func (w *watch) run(ctx context.Context) (why string) {
 	s := w.s
-	save := make(chan chan error)
-	s.change(func(*State) { s.save = save })
-	defer s.change(func(*State) { s.save = nil })
+	save, gone := make(chan chan error), make(chan struct{})
+	s.change(func(*State) { s.save, s.gone = save, gone })
+	defer close(gone)
 	t := time.NewTimer(s.o.Times.Rising)
 	defer t.Stop()
 	for {
