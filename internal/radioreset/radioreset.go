@@ -28,7 +28,7 @@ var ErrFailed = errors.New("the radio is not reset")
 type Line struct {
 	Root   string // file-system root, "" on the box
 	Board  rtl8196e.Board
-	Kernel gpio.Kernel
+	Kernel gpio.Kernel          // nil: the box's
 	Driver *kernelbridge.Driver // nil: the kernel has none
 }
 
@@ -49,6 +49,9 @@ func (l Line) pulse(ctx context.Context, hold time.Duration) error {
 	want, ok := l.Board.GPIO.Line(rtl8196e.LineRadioNRST)
 	if !ok {
 		return errors.New("this board's data has no reset line")
+	}
+	if l.Kernel == nil {
+		l.Kernel = gpio.System{}
 	}
 	line, err := gpio.Open(l.Kernel, l.Root, l.Board.GPIO, want, l.Board.ID != rtl8196e.Unknown, gpio.Output, 0, "gw radio reset")
 	if err != nil {

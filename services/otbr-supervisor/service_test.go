@@ -465,6 +465,24 @@ func TestRestart(t *testing.T) {
 	r.stop()
 }
 
+// Without a way to the reset line the agent is started again all the same, and
+// people are told.
+func TestRestartWithoutResetLine(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.o.Reset = nil // the box's: there is no GPIO chip in the folder
+	r.start()
+	r.awaitState(stReady)
+	if err := unix.Kill(r.s.State().AgentPID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.await("another agent", func() bool { s := r.s.State(); return s.State == stReady && s.Starts == 2 })
+	if w := strings.Join(r.s.Warnings(), "\n"); !strings.Contains(w, "the radio is not reset: /dev/gpiochip0: ") {
+		t.Errorf("warnings %q", w)
+	}
+	r.stop()
+}
+
 // An agent whose REST is silent hangs, and one that ignores SIGTERM is killed.
 func TestHang(t *testing.T) {
 	t.Parallel()
