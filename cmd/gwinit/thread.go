@@ -1,4 +1,4 @@
-//go:build !no_otbr && !no_gwctl && !no_sshd
+//go:build !no_otbr && !no_gwctl
 
 package main
 

@@ -337,7 +337,7 @@ func (a *agent) sessions(l net.Listener) {
 				}
 				end := "Done"
 				if err != nil {
-					end = err.Error()
+					end = "Error " + err.Error()
 				}
 				fmt.Fprintf(c, "%s\r\n> ", end)
 			}
@@ -346,9 +346,9 @@ func (a *agent) sessions(l net.Listener) {
 }
 
 var (
-	errInvalid  = errors.New("Error 7: InvalidArgs")
-	errUnknown  = errors.New("Error 35: InvalidCommand")
-	errNotFound = errors.New("Error 23: NotFound")
+	errInvalid  = errors.New("7: InvalidArgs")
+	errUnknown  = errors.New("35: InvalidCommand")
+	errNotFound = errors.New("23: NotFound")
 )
 
 func (a *agent) command(line string) ([]string, error) {
