@@ -61,21 +61,21 @@ func interval(d []float64, noise float64) Interval {
 func TestVerdictsOfNothing(t *testing.T) {
 	for _, pairs := range []int{4, 8, 16} {
 		b := bench{random: rand.New(rand.NewPCG(1, uint64(pairs))), noise: 0.5}
-		rate(t, "an interval without 0", 8000, 0.05, func() bool {
+		rate(t, "an interval without 0", 3000, 0.05, func() bool {
 			d, _, _ := b.pairs(pairs)
 			return !interval(d, 0).Contains(0)
 		})
-		rate(t, "a bar of 0 cleared", 8000, 0.025, func() bool {
+		rate(t, "a bar of 0 cleared", 3000, 0.025, func() bool {
 			d, _, _ := b.pairs(pairs)
 			return Judge(interval(d, 0), 0) == Cleared
 		})
 		b.gain = 1.3
-		rate(t, "an interval with the gain", 8000, 0.95, func() bool {
+		rate(t, "an interval with the gain", 3000, 0.95, func() bool {
 			d, _, _ := b.pairs(pairs)
 			return interval(d, 0).Contains(1.3)
 		})
 		// A gain that is just the bar.
-		rate(t, "a bar of the gain cleared", 8000, 0.025, func() bool {
+		rate(t, "a bar of the gain cleared", 3000, 0.025, func() bool {
 			d, _, _ := b.pairs(pairs)
 			return Judge(interval(d, 0), 1.3) == Cleared
 		})
@@ -90,7 +90,7 @@ func TestBalanceAgainstDriftAndOrder(t *testing.T) {
 		return Judge(interval(d, 0), 0) == Cleared
 	}
 	fooled, balanced := 0, 0
-	const trials = 2000
+	const trials = 1000
 	for range trials {
 		d, values, _ := b.pairs(8)
 		if cleared(d) {
@@ -115,7 +115,7 @@ func TestPowerAsPlanned(t *testing.T) {
 		b := bench{random: rand.New(rand.NewPCG(4, uint64(pairs))), noise: 0.5}
 		bar := 0.7
 		b.gain = bar + Detectable(0.5*math.Sqrt2, pairs)
-		rate(t, "a detectable gain cleared", 8000, Power, func() bool {
+		rate(t, "a detectable gain cleared", 3000, Power, func() bool {
 			d, _, _ := b.pairs(pairs)
 			return Judge(interval(d, 0), bar) == Cleared
 		})
@@ -126,7 +126,7 @@ func TestPowerAsPlanned(t *testing.T) {
 // matter the check of it.
 func TestPermutationsOfNothing(t *testing.T) {
 	b := bench{random: rand.New(rand.NewPCG(5, 5)), noise: 0.5, gain: 0}
-	rate(t, "permutations below 5 %", 4000, 0.05, func() bool {
+	rate(t, "permutations below 5 %", 2000, 0.05, func() bool {
 		d, _, _ := b.pairs(10)
 		return permute(d).TwoSided <= 0.05
 	})
@@ -136,7 +136,7 @@ func TestPositions(t *testing.T) {
 	// A gain is no effect of the position.
 	b := bench{random: rand.New(rand.NewPCG(6, 6)), noise: 0.5, gain: 3}
 	wrong, found := 0, 0
-	const trials = 150
+	const trials = 60
 	for range trials {
 		b.place = 0
 		_, values, points := b.pairs(10)
@@ -153,8 +153,8 @@ func TestPositions(t *testing.T) {
 			found++
 		}
 	}
-	// 5 % of 150 are 7.5, with an sd of 2.7.
-	if wrong > 16 || found < trials*3/4 {
+	// 5 % of 60 are 3, with an sd of 1.7.
+	if wrong > 9 || found < trials*3/4 {
 		t.Errorf("found where there is none %d times, where there is %d, of %d", wrong, found, trials)
 	}
 	// Three points in a Latin square, and no noise: the last place loses 0.3.
@@ -189,7 +189,7 @@ func TestPositions(t *testing.T) {
 func TestNoiseFloor(t *testing.T) {
 	b := bench{random: rand.New(rand.NewPCG(8, 8)), noise: 0.5}
 	with, without := 0, 0
-	for range 4000 {
+	for range 2000 {
 		d, _, _ := b.pairs(3)
 		if !interval(d, 0).Contains(0) {
 			without++
@@ -199,6 +199,6 @@ func TestNoiseFloor(t *testing.T) {
 		}
 	}
 	if with >= without/2 {
-		t.Errorf("wrong %d times with the noise known, %d without, of 4000", with, without)
+		t.Errorf("wrong %d times with the noise known, %d without, of 2000", with, without)
 	}
 }
