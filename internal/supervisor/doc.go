@@ -53,6 +53,13 @@
 // went to another session. StopAll does that to every service as soon as nobody
 // who depends on it runs any more.
 //
+// # Hold
+//
+// Hold stops every service but those that are named, and refuses to start
+// others until Release, which starts again what was wanted before. A oneshot is
+// left alone, and so is what was stopped or had failed before: it is so
+// afterwards, too.
+//
 // # Descriptors
 //
 // What a service stores stays in PID 1 through ends, back-off, failure and

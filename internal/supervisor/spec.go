@@ -47,6 +47,7 @@ type Spec struct {
 	NoNotify  bool // a program that knows nothing of package notify: ready when started
 	Safe      bool // also started in safe mode
 	Manual    bool // not started by Boot, only by Start
+	Once      bool // idle after whatever end: nothing but Start starts it again
 
 	// Socket is the path of a socket of package handoff, which PID 1 makes and
 	// watches. The service is then on demand: idle until something waits there,

@@ -59,8 +59,8 @@ func (s *Supervisor) after(sv *service, d time.Duration, f func()) {
 
 // start is what Start asks for.
 func (s *Supervisor) start(sv *service) error {
-	if s.closing {
-		return fmt.Errorf("start %s: %w", sv.Name, ErrShuttingDown)
+	if err := s.refuses(sv); err != nil {
+		return fmt.Errorf("start %s: %w", sv.Name, err)
 	}
 	sv.want, sv.history = true, history{}
 	switch sv.state {
@@ -80,7 +80,7 @@ func (s *Supervisor) start(sv *service) error {
 
 // stop is what Stop asks for.
 func (s *Supervisor) stop(sv *service) error {
-	sv.want, sv.again, sv.history = false, false, history{}
+	sv.want, sv.again, sv.held, sv.history = false, false, false, history{}
 	switch sv.state {
 	case Waiting, Backoff, Failed, Idle:
 		s.set(sv, Stopped, "asked to stop")
@@ -389,6 +389,10 @@ func (s *Supervisor) ended(sv *service, e end) {
 	again := sv.again
 	sv.again = false
 	switch {
+	case sv.Once && !s.closing:
+		sv.want = false
+		sv.forget()
+		s.set(sv, Idle, sv.lastExit)
 	case s.closing || !sv.want:
 		sv.forget()
 		s.set(sv, Stopped, sv.lastExit)

@@ -38,6 +38,7 @@ var (
 	ErrShuttingDown = errors.New("the box is shutting down")
 	ErrNotRunning   = errors.New("is not running")
 	ErrBusy         = errors.New("has too many calls to answer")
+	ErrHeld         = errors.New("services are held")
 
 	errPanic = errors.New("a fault in the supervisor; see the log")
 )
@@ -67,6 +68,7 @@ type Supervisor struct {
 	mu       sync.Mutex // guards all below
 	services []*service // as in the table
 	closing  bool
+	hold     []string // who may run while others are held; nil: everybody
 	callID   uint32
 	watchID  uint32
 	changed  chan struct{} // closed at the next change of a state, if somebody waits
@@ -80,6 +82,7 @@ type service struct {
 	want     bool // Start was last, not Stop
 	again    bool // stopping only in order to start
 	settled  bool // has had its chance
+	held     bool // stopped by Hold, and started again by Release
 	history  history
 	restarts int  // starts after an end that nobody asked for
 	unasked  bool // the last end was one
@@ -179,8 +182,8 @@ func (s *Supervisor) Stop(ctx context.Context, name string) error {
 // Restart is Stop and Start, with the wait of Start.
 func (s *Supervisor) Restart(ctx context.Context, name string) error {
 	err := s.act(name, func(sv *service) error {
-		if s.closing {
-			return ErrShuttingDown
+		if err := s.refuses(sv); err != nil {
+			return fmt.Errorf("restart %s: %w", name, err)
 		}
 		return errors.Join(s.stop(sv), s.start(sv))
 	})
@@ -193,7 +196,12 @@ func (s *Supervisor) Restart(ctx context.Context, name string) error {
 func (s *Supervisor) awaitUp(ctx context.Context, name string) error {
 	return s.await(ctx, name, func(sv *service) (bool, error) {
 		switch sv.state {
-		case Running, Done, Idle:
+		case Running, Done:
+			return true, nil
+		case Idle:
+			if sv.Once {
+				return true, fmt.Errorf("start %s: %s", name, sv.lastExit)
+			}
 			return true, nil
 		case Backoff, Failed:
 			return true, fmt.Errorf("start %s: it is in state %s: %s", name, sv.state, sv.lastExit)
