@@ -50,6 +50,7 @@ const (
 	CodeFailed     = "failed"    // tried, did not work
 	CodeBusy       = "busy"      // shutting down, or too many clients
 	CodeDenied     = "denied"    // the peer is not root
+	CodeConfirm    = "confirm"   // it would take something from somebody; the arguments can say that it shall
 )
 
 // Operations.
@@ -116,6 +117,7 @@ type Status struct {
 	Radio    Radio     `json:"radio"`
 	Panel    *Panel    `json:"panel,omitempty"`  // absent: core does not answer
 	Bridge   *Bridge   `json:"bridge,omitempty"` // absent: the bridge does not answer
+	Bench    *Bench    `json:"bench,omitempty"`  // absent: bench mode is off
 	Services []Service `json:"services"`
 	Warnings []string  `json:"warnings,omitempty"` // configuration, missing parts
 }
@@ -246,13 +248,6 @@ type IncidentParams struct {
 // FailedPath holds, while PID 1 has given up services, their names, a line each.
 // It is memory.
 const FailedPath = "/run/failed"
-
-// RolePath holds the role in its Thread network, a word and a line end, while there
-// is one. It counts as long as the border router owns the radio. It is memory.
-const RolePath = "/run/thread-role"
-
-// Attached tells whether a Thread node of that role is part of a network.
-func Attached(role string) bool { return role == "child" || role == "router" || role == "leader" }
 
 // SSHPath holds the SSH of the SSH service, which is there only while there are
 // sessions. It is memory.

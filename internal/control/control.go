@@ -48,6 +48,11 @@ type Backend interface {
 	Shutdown(args api.ShutdownArgs) error
 	// Call forwards to a service and returns its answer.
 	Call(ctx context.Context, args api.CallArgs) (json.RawMessage, error)
+	// Bench carries out args.Action and returns what it is answered with, JSON
+	// or something that becomes it. With tell, which args.Stay brings, it tells
+	// of each change first and returns when bench mode has ended, or ctx, as the
+	// client is gone.
+	Bench(ctx context.Context, args api.BenchArgs, tell func(*api.Bench) error) (any, error)
 }
 
 // Follower is one reader's place in the log.

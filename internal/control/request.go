@@ -2,8 +2,10 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 
 	"gwinit/internal/api"
 )
@@ -15,6 +17,7 @@ type request struct {
 	service  api.ServiceArgs
 	shutdown api.ShutdownArgs
 	call     api.CallArgs
+	bench    api.BenchArgs
 }
 
 // parse checks one line from a client: its form, version, operation and
@@ -84,15 +87,52 @@ func parse(line []byte) (request, *api.Error) {
 		if r.call.Service == "" || r.call.Method == "" {
 			return r, bad(`call: needs "service" and "method"`)
 		}
+	case api.OpBench:
+		if err := arguments(in, &r.bench); err != nil {
+			return r, err
+		}
+		return r, checkBench(&r.bench)
 	case "":
 		return r, bad(`no "op": send a request such as %s`, example)
 	default:
 		return r, &api.Error{
 			Code:    api.CodeUnknownOp,
-			Message: fmt.Sprintf("this gwinit has no operation %.32q; it knows status, logs, service, shutdown and call", in.Op),
+			Message: fmt.Sprintf("this gwinit has no operation %.32q; it knows status, logs, service, shutdown, call and bench", in.Op),
 		}
 	}
 	return r, nil
+}
+
+// checkBench checks the arguments of bench, and puts the defaults in.
+func checkBench(a *api.BenchArgs) *api.Error {
+	least, most := 0, 0
+	switch a.Action {
+	case api.BenchOn:
+		least, most = api.BenchMinSeconds, api.BenchMaxSeconds
+		a.Seconds = cmp.Or(a.Seconds, api.BenchSeconds)
+		a.Port = cmp.Or(a.Port, api.BenchPort)
+		a.Profile = cmp.Or(a.Profile, "bench")
+	case api.BenchVerify:
+		least, most = 1, api.BenchMaxVerify
+		a.Seconds = cmp.Or(a.Seconds, api.BenchVerifySeconds)
+	case api.BenchOff, api.BenchStatus, api.BenchCounters:
+	default:
+		return bad(`bench: "action" is %.32q; it can be on, off, status, verify or counters`, a.Action)
+	}
+	switch peer, err := netip.ParseAddr(a.Peer); {
+	case a.Seconds < least || a.Seconds > most:
+		return bad(`bench: "seconds" is %d; it can be %d to %d`, a.Seconds, least, most)
+	case a.Port < 0 || a.Port > 65535:
+		return bad(`bench: "port" is %d; it can be 1 to 65535`, a.Port)
+	case a.Peer != "" && err != nil:
+		return bad(`bench: "peer" is %.64q, which is no address`, a.Peer)
+	case err == nil:
+		a.Peer = peer.Unmap().WithZone("").String()
+	}
+	if a.Action != api.BenchOn && (a.Peer != "" || a.Port != 0 || a.Profile != "" || a.Drop || a.Stay) {
+		return bad(`bench: "peer", "port", "profile", "drop" and "stay" go with on only`)
+	}
+	return nil
 }
 
 const example = `{"v":1,"op":"status"}`

@@ -270,7 +270,7 @@ func (c *conn) answer(ctx context.Context, line []byte) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if !r.logs.Follow && !r.call.Follow {
+	if !r.logs.Follow && !r.call.Follow && !r.bench.Stay {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.s.o.RequestTimeout)
 		defer stop()
@@ -297,6 +297,11 @@ func (c *conn) answer(ctx context.Context, line []byte) error {
 			return c.followCall(ctx, r.call)
 		}
 		data, err = c.s.backend.Call(ctx, r.call)
+	case api.OpBench:
+		if r.bench.Stay {
+			return c.stayForBench(ctx, r.bench)
+		}
+		data, err = c.s.backend.Bench(ctx, r.bench, nil)
 	}
 	if err != nil {
 		return c.refuse(c.problem(ctx, err))
@@ -400,6 +405,28 @@ func (c *conn) followCall(ctx context.Context, args api.CallArgs) error {
 				return c.refuse(c.problem(ctx, ctx.Err()))
 			}
 		}
+	})
+}
+
+// stayForBench is the control connection of bench mode: nothing is read from it
+// or sent on it while nothing changes.
+func (c *conn) stayForBench(ctx context.Context, args api.BenchArgs) error {
+	return c.following(ctx, func(gone context.Context) error {
+		send := func(v any, more bool) error {
+			raw, err := wire.Marshal(v)
+			if err != nil {
+				return err
+			}
+			return c.reply(api.Reply{OK: true, Data: raw, More: more})
+		}
+		last, err := c.s.backend.Bench(gone, args, func(b *api.Bench) error { return send(b, true) })
+		switch {
+		case ctx.Err() == nil && gone.Err() != nil:
+			return os.ErrClosed
+		case err != nil:
+			return c.refuse(c.problem(ctx, err))
+		}
+		return send(last, false)
 	})
 }
 

@@ -44,6 +44,8 @@ type tuner interface {
 	Warnings() []string
 	// Call answers the methods eth and eth-set.
 	Call(method string, params []byte) ([]byte, error)
+	// Use sets the driver up once, for bench mode.
+	Use(profile string) error
 }
 
 // guard is services/firewall, or nothing where it is left out.

@@ -3,16 +3,28 @@
 package core
 
 import (
+	"errors"
+	"net/netip"
 	"os"
 
 	"gwinit/internal/api"
 	"gwinit/internal/config"
 	"gwinit/services/firewall"
+	"gwinit/services/firewall/nft"
 	"gwinit/services/wireguard/conf"
 )
 
 func newFirewall(bootMode string) guard {
 	return firewall.New(firewall.Options{Safe: bootMode == api.BootSafe, Tunnel: tunnel})
+}
+
+// closeDoor closes it for bench mode, where the kernel can, and says whether it is.
+func closeDoor(peer netip.Addr) (closed bool, err error) {
+	err = firewall.CloseDoor(nft.System{}, peer)
+	if errors.Is(err, nft.ErrNone) || errors.Is(err, nft.ErrPart) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // tunnel is the WireGuard interface that the settings want, for the firewall.

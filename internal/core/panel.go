@@ -3,6 +3,7 @@
 package core
 
 import (
+	"context"
 	"net/netip"
 
 	"gwinit/board/rtl8196e"
@@ -17,6 +18,11 @@ func newPanel(network func() (bool, []netip.Addr), bootMode string) panelist {
 		Board: rtl8196e.Detect(""), BootMode: bootMode, Port: bridge.DefaultPort,
 		Online: func() bool { up, _ := network(); return up },
 	})}
+}
+
+// newBenchPanel returns what minds the button while bench mode lasts.
+func newBenchPanel(end func()) func(context.Context) error {
+	return panel.New(panel.Options{Board: rtl8196e.Detect(""), Bench: end}).Run
 }
 
 type panelService struct{ *panel.Service }

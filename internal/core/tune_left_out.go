@@ -21,6 +21,8 @@ func (untuned) Reload() {}
 
 func (untuned) Warnings() []string { return nil }
 
+func (untuned) Use(string) error { return nil }
+
 func (untuned) Call(string, []byte) ([]byte, error) {
 	return nil, errors.New("this gateway was built without tuning (no_ethtune)")
 }

@@ -86,3 +86,20 @@ func (System) AskNeighbour(n Neighbour) error {
 	}
 	return nil
 }
+
+// ForgetNeighbours removes what the kernel has learnt from the interface's tables.
+func (s System) ForgetNeighbours(index int) error {
+	all, err := s.Neighbours(index)
+	if err != nil {
+		return err
+	}
+	for _, n := range all {
+		if n.entry.State&(unix.NUD_PERMANENT|unix.NUD_NOARP) != 0 {
+			continue
+		}
+		if err := netlink.NeighDel(&n.entry); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("forget neighbour %v on link %d: %w", n.Addr, index, err)
+		}
+	}
+	return nil
+}

@@ -55,6 +55,8 @@ type initd struct {
 
 	last lastWords
 
+	bench benchMode
+
 	health    health
 	resetting atomic.Bool // a reset for the health's sake is being decided
 	failed    string      // as told at api.FailedPath; of the one question to the supervisor at a time
@@ -188,30 +190,11 @@ func (in *initd) afterUserdata() {
 	}
 	g, _ := config.LoadGateway("")
 	in.ring.Resize(g.LogKiB << 10)
-	if in.bootMode() == modeSafe {
-		return
-	}
-	w, _ := config.LoadWireGuard("")
-	for _, s := range []struct {
-		name   string
-		wanted bool
-	}{{svcOTBR, in.wantsOTBR()}, {svcTunnel, w.Enabled}} {
-		if !s.wanted {
-			continue
+	if w, _ := config.LoadWireGuard(""); w.Enabled && in.bootMode() != modeSafe {
+		if err := in.sup.Start(context.Background(), svcTunnel); err != nil {
+			in.logf("%v", err)
 		}
-		go func() {
-			defer in.survive(s.name)
-			if err := in.sup.Start(context.Background(), s.name); err != nil {
-				in.logf("%v", err)
-			}
-		}()
 	}
-}
-
-// wantsOTBR tells whether radio.conf gives the radio to the Thread border router.
-func (in *initd) wantsOTBR() bool {
-	r, _ := config.LoadRadio("", in.board)
-	return r.Mode == config.ModeOTBR
 }
 
 // awaitLateMount waits for a verdict to be put right; it gives up after ten

@@ -82,20 +82,21 @@ func (b *backend) Status(ctx context.Context) api.Status {
 	var network api.Network
 	var clock api.Clock
 	var panel *api.Panel
+	var bench *api.Bench
 	var warnings []string
 	done := make(chan bool, 1)
 	go func() {
 		defer b.in.survive("status")
+		if b.in.bench.is() {
+			bench = b.benchState(ctx)
+			done <- b.ask(ctx, svcBench, "network", &network)
+			return
+		}
 		ok := b.ask(ctx, svcCore, "status", &network)
 		if ok {
 			b.ask(ctx, svcCore, "clock", &clock)
 			b.ask(ctx, svcCore, "panel", &panel)
 			b.ask(ctx, svcCore, "warnings", &warnings)
-		}
-		if s.Radio.Mode == config.ModeOTBR {
-			var thread []string
-			b.ask(ctx, svcOTBR, "warnings", &thread)
-			warnings = append(warnings, thread...)
 		}
 		done <- ok
 	}()
@@ -117,6 +118,7 @@ func (b *backend) Status(ctx context.Context) api.Status {
 				s.Clock = &clock
 			}
 		}
+		s.Bench = bench
 		s.Warnings = append(s.Warnings, warnings...)
 	case <-ctx.Done():
 	}
@@ -263,6 +265,12 @@ func (b *backend) Service(ctx context.Context, args api.ServiceArgs) (api.Servic
 	if b.in.stopping() {
 		return api.Service{}, &api.Error{Code: api.CodeBusy, Message: "the box is shutting down"}
 	}
+	if b.in.bench.is() && args.Action != "stop" {
+		return api.Service{}, &api.Error{Code: api.CodeBusy, Message: "bench mode is on, in which services are stopped: gwctl bench-mode off ends it"}
+	}
+	if args.Name == svcBench && args.Action != "stop" {
+		return api.Service{}, &api.Error{Code: api.CodeFailed, Message: "gwctl bench-mode on starts it"}
+	}
 	var err error
 	switch args.Action {
 	case "start":
@@ -272,11 +280,6 @@ func (b *backend) Service(ctx context.Context, args api.ServiceArgs) (api.Servic
 	case "restart":
 		err = b.sup.Restart(ctx, args.Name)
 	case "try-restart":
-		if args.Name == svcOTBR {
-			// Whether it is to run at all is the setting that has changed.
-			err = b.followMode(ctx)
-			break
-		}
 		// One that is starting may have read its settings already; one in
 		// backoff may have waited for the new ones.
 		switch b.service(args.Name).State {
@@ -289,24 +292,6 @@ func (b *backend) Service(ctx context.Context, args api.ServiceArgs) (api.Servic
 	}
 	return b.service(args.Name), nil
 }
-
-// followMode has the Thread border router run or not, as radio.conf says now. It
-// does not wait until it is ready: that may take as long as the radio likes.
-func (b *backend) followMode(ctx context.Context) error {
-	if !b.in.wantsOTBR() || b.in.bootMode() == modeSafe {
-		return b.sup.Stop(ctx, svcOTBR)
-	}
-	ctx, cancel := context.WithTimeout(ctx, otbrStart)
-	defer cancel()
-	err := b.sup.Restart(ctx, svcOTBR)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return nil
-	}
-	return err
-}
-
-// otbrStart is how long a change of settings waits for the border router.
-const otbrStart = 2 * time.Second
 
 // service is the present state of a service that is known: the set is fixed.
 func (b *backend) service(name string) api.Service {

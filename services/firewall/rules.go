@@ -52,6 +52,28 @@ var own = [...]struct {
 	{"radio and SSH, tcp/8888", nft.TCP, portRadio, portRadio},
 }
 
+// BenchRules are those of bench mode: a run's packets, which are peer's, meet the
+// first one, and none looks at known connections, for each costs throughput.
+func BenchRules(peer netip.Addr) []nft.Rule {
+	rules := Rules(config.Firewall{}, nil, Tunnel{})
+	rules[answersAt] = rules[0]
+	rules[0] = nft.Rule{Text: "the bench's peer, " + peer.String(), From: netip.PrefixFrom(peer, peer.BitLen()), Accept: true}
+	return rules
+}
+
+// CloseDoor has the kernel hold the rules of bench mode. nft.ErrNone is a kernel
+// that has none. The service puts those of the settings back when it starts.
+func CloseDoor(k Kernel, peer netip.Addr) error {
+	rules := BenchRules(peer)
+	if _, err := k.Read(rules); err != nil {
+		return err
+	}
+	return k.Replace(rules)
+}
+
+// answersAt is the place of the rule about known connections.
+const answersAt = 1
+
 // Tunnel is a WireGuard interface: its peers have shown their keys, so what
 // comes out of it is let in.
 type Tunnel struct {
@@ -70,7 +92,7 @@ func Rules(f config.Firewall, allow []netip.Prefix, tunnel Tunnel) []nft.Rule {
 		return &rules[len(rules)-1]
 	}
 	open("the gateway itself (lo)", "lo", 0, 0, 0)
-	open("answers", "", 0, 0, 0).Answers = true
+	open("answers", "", 0, 0, 0).Answers = true // rules[answersAt]
 	for _, o := range own {
 		open(o.text, "", o.protocol, o.first, o.last)
 	}

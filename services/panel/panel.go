@@ -69,6 +69,9 @@ type Options struct {
 	// Edges tells of each change of a line with an interrupt, until end.
 	Edges func(fd int) (changes <-chan struct{}, end func())
 	Log   func(string)
+	// Bench, if set, is bench mode: the LED shows it, a press calls Bench, and
+	// nothing else is looked at.
+	Bench func()
 }
 
 // facts are what the LEDs tell.
@@ -97,7 +100,6 @@ type Service struct {
 	mu     sync.Mutex // guards the following
 	status api.Panel
 	kernel bool // the driver in the kernel has the radio, as it is set
-	thread bool // the Thread border router has it, as it is set
 }
 
 // New returns the service; nothing happens before Run.
@@ -158,6 +160,11 @@ func (s *Service) Run(ctx context.Context) error {
 	s.openLED()
 	end := s.openButton()
 	defer end()
+	if s.opt.Bench != nil {
+		s.settings(ctx)
+		s.runBench(ctx)
+		return nil
+	}
 	s.button.powerUp = s.first() && s.opt.BootMode != "factory"
 	s.settings(ctx)
 	s.enrol = s.enrolUntil() // of core's process before
@@ -268,8 +275,7 @@ func (s *Service) settings(ctx context.Context) {
 	leds, _ := config.LoadLEDs(s.opt.Root)
 	radio, _ := config.LoadRadio(s.opt.Root, s.opt.Board)
 	s.mu.Lock()
-	s.thread = radio.Mode == config.ModeOTBR
-	s.kernel = radio.KernelEngine && !s.thread
+	s.kernel = radio.KernelEngine
 	s.status.Mode = leds.Mode
 	s.mu.Unlock()
 	if s.lamp != nil {
@@ -513,12 +519,6 @@ func (s *Service) there(name string) bool {
 // client tells whether a client has the radio. Only if there are connections at
 // all, and it is not known, the bridge is asked whether one of them is.
 func (s *Service) client(ctx context.Context, was bool) bool {
-	s.mu.Lock()
-	thread := s.thread
-	s.mu.Unlock()
-	if thread {
-		return s.attached()
-	}
 	n := 0
 	for _, name := range []string{"proc/net/tcp", "proc/net/tcp6"} {
 		b, _ := os.ReadFile(s.path(name)) // a kernel without IPv6 has no tcp6
@@ -534,17 +534,6 @@ func (s *Service) client(ctx context.Context, was bool) bool {
 	defer cancel()
 	is, err := s.opt.Box.Client(ctx)
 	return is && err == nil
-}
-
-// attached tells whether the box is part of a Thread network. The role that the
-// border router has left counts as long as it owns the radio.
-func (s *Service) attached() bool {
-	b, err := os.ReadFile(s.path(api.RolePath))
-	if err != nil || !api.Attached(strings.TrimSpace(string(b))) {
-		return false
-	}
-	h, err := radiolock.Look(s.opt.Root)
-	return err == nil && h.Name == config.ModeOTBR
 }
 
 // established counts the connections to a local port in /proc/net/tcp or tcp6:

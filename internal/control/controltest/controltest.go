@@ -28,6 +28,7 @@ type Backend struct {
 	OnService  func(ctx context.Context, args api.ServiceArgs) (api.Service, error)
 	OnShutdown func(args api.ShutdownArgs) error
 	OnCall     func(ctx context.Context, args api.CallArgs) (json.RawMessage, error)
+	OnBench    func(ctx context.Context, args api.BenchArgs, tell func(*api.Bench) error) (any, error)
 
 	Keep int // lines that the log holds; 1000 if 0
 
@@ -83,6 +84,14 @@ func (b *Backend) Followers() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.followers
+}
+
+// Bench implements control.Backend. Without OnBench it is off.
+func (b *Backend) Bench(ctx context.Context, args api.BenchArgs, tell func(*api.Bench) error) (any, error) {
+	if b.OnBench != nil {
+		return b.OnBench(ctx, args, tell)
+	}
+	return api.Bench{State: api.BenchIsOff}, nil
 }
 
 // Status implements control.Backend.

@@ -194,6 +194,36 @@ func (t *Tuner) Reload() {
 	}
 }
 
+// Use sets everything once by a profile, without knobs beside it, whatever the
+// settings say; the queue stays as they have it. It is for who does without Run.
+// What the kernel refuses is logged.
+func (t *Tuner) Use(profile string) error {
+	if err := t.useProfile(profile); err != nil {
+		return err
+	}
+	t.look()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.link.Index == 0 {
+		return errors.New("there is no " + t.opt.Interface + " to set up")
+	}
+	return nil
+}
+
+func (t *Tuner) useProfile(profile string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !slices.Contains(config.EthProfiles[:], profile) {
+		return noProfile(profile)
+	}
+	t.want.Profile, t.want.Knobs = profile, ""
+	return nil
+}
+
+func noProfile(name string) error {
+	return errors.New("there is no profile " + strconv.Quote(name) + ": " + strings.Join(config.EthProfiles[:], ", "))
+}
+
 // Call answers core's methods eth and eth-set with an api.Ethernet. params are
 // an api.EthSet: what that gets wrong changes nothing, and what the kernel
 // refuses is in the answer.
@@ -225,7 +255,7 @@ func (t *Tuner) set(p api.EthSet) error {
 	}
 	switch {
 	case !slices.Contains(config.EthProfiles[:], want.Profile):
-		bad = "there is no profile " + strconv.Quote(want.Profile) + ": " + strings.Join(config.EthProfiles[:], ", ")
+		bad = noProfile(want.Profile).Error()
 	case want.Qdisc != config.QdiscFQCodel && want.Qdisc != config.QdiscDefault:
 		bad = "there is no queue " + strconv.Quote(want.Qdisc) + ": fq_codel, default"
 	}
