@@ -144,6 +144,7 @@ func commands() []command {
 		{"bridge", "[-w] | tap [OPTIONS]", "what passes the radio's bridge, and a copy of it", bridgeMore, bridge},
 		{"eth", "[VERB ...]", "the Ethernet driver: tuning, queue, counters", ethMore, eth},
 		{"firewall", "[VERB ...]", "the open ports: set, allow, confirm, undo", firewallMore, firewall},
+		{"bench-mode", "on|off|status|verify", "a gateway that does nothing but be measured", benchMore, benchMode},
 		{"netwatch", "[incidents ...]", "does anybody answer, and what if nobody does", netwatchMore, netwatch},
 		{"incidents", "[show N]", "what is kept of reboots by netwatch and of panics", "", incidents},
 		{"metrics", "", "every figure as Prometheus text", "", figures},
@@ -177,6 +178,7 @@ const usage = `usage: gwctl [OPTIONS] COMMAND [ARGUMENTS]
   bridge [-w] | tap [OPTIONS]  what passes the radio's bridge, and a copy of it
   eth [VERB ...]               the Ethernet driver: tuning, queue, counters
   firewall [VERB ...]          the open ports: set, allow, confirm, undo
+  bench-mode on|off|status|verify a gateway that does nothing but be measured
   netwatch [incidents ...]     does anybody answer, and what if nobody does
   incidents [show N]           what is kept of reboots by netwatch and of panics
   metrics                      every figure as Prometheus text
@@ -549,8 +551,10 @@ func status(e *env, f *flag.FlagSet) func([]string) error {
 func (e *env) colour() bool {
 	f, ok := e.std.Out.(*os.File)
 	t := os.Getenv("TERM")
-	return ok && t != "" && t != "dumb" && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(f.Fd()))
+	return ok && t != "" && t != "dumb" && os.Getenv("NO_COLOR") == "" && isTerminal(f)
 }
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
 func service(e *env, _ *flag.FlagSet) func([]string) error {
 	return func(args []string) error {

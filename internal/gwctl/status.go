@@ -72,6 +72,9 @@ func (s screen) lines(first, text string, loud bool) {
 // status writes the whole box.
 func (s screen) status(st api.Status) {
 	s.head(st)
+	if st.Bench != nil {
+		s.bench(st.Bench)
+	}
 	s.userdata(st)
 	s.network(st)
 	s.radio(st)

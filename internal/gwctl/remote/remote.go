@@ -16,6 +16,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -310,7 +312,24 @@ func (r *runner) one(ctx context.Context, std applet.IO, t target, args []string
 	}
 	ctx = context.WithValue(ctx, steeredKey{}, Gateway{Host: t.host, Dial: dial})
 	steering := slices.DeleteFunc(slices.Clone(r.local), func(l gwctl.Local) bool { return l.Steer == nil })
-	return gwctl.Command(r.version, dial, steering...).Run(gwctl.WithRedial(ctx, end), std, args)
+	ctx = gwctl.WithPeer(gwctl.WithRedial(ctx, end), func() string {
+		login.Lock()
+		defer login.Unlock()
+		if login.c == nil {
+			return ""
+		}
+		return addressOf(login.c.LocalAddr())
+	})
+	return gwctl.Command(r.version, dial, steering...).Run(ctx, std, args)
+}
+
+// addressOf is a TCP address without its port, or "".
+func addressOf(a net.Addr) string {
+	at, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return ""
+	}
+	return at.Addr().Unmap().WithZone("").String()
 }
 
 // Gateway is the one that a command of a workstation steers.
