@@ -97,6 +97,7 @@ type Loader struct {
 	seen     map[[3]uint16]int // for Faults.Lose
 	dead     bool
 
+	serial sync.Mutex // held while a frame is handled, or a line of the console
 	mu     sync.Mutex // guards the rest
 	count  map[string]int
 	mended bool
@@ -175,11 +176,16 @@ func (l *Loader) Run(ctx context.Context) (Result, error) {
 		if l.dead {
 			continue
 		}
+		l.serial.Lock()
+		var r Result
 		done, peer := l.frame(buf[:n])
+		if done {
+			r, err = l.burn(peer)
+		}
+		l.serial.Unlock()
 		if !done {
 			continue
 		}
-		r, err := l.burn(peer)
 		if err = errors.Join(err, ctx.Err()); err != nil || r.Told == "OK" {
 			return r, err
 		}

@@ -33,7 +33,7 @@ func Command(others ...gwctl.Local) gwctl.Local {
 			if len(args) != 1 {
 				return applet.Usagef("completion takes the name of a shell: bash, zsh or fish")
 			}
-			words := append(gwctl.Names(), "setup", "exporter", "flash", "completion")
+			words := append(gwctl.Names(), "setup", "exporter", "flash", "install", "completion")
 			for _, l := range append(gwctl.OnTheBox(), others...) {
 				if first, _, _ := strings.Cut(l.Name, " "); !slices.Contains(words, first) {
 					words = append(words, first)

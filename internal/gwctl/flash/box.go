@@ -199,8 +199,9 @@ const (
 	maxEntries = 2000
 )
 
-// fetchSettings returns an archive of the settings and keys on a gateway.
-func fetchSettings(ctx context.Context, box Box) ([]byte, error) {
+// Settings returns an archive (tar) of the settings and keys on a gateway; none is
+// there if the gateway has none.
+func Settings(ctx context.Context, box Box) ([]byte, error) {
 	out := limited{max: maxArchive}
 	err := box.Run(ctx, `cd /userdata && set --; for d in etc ssh thread; do [ ! -d $d ] || set -- "$@" $d; done; [ $# = 0 ] || tar cf - "$@"`, nil, &out)
 	if err == nil {

@@ -279,7 +279,7 @@ func (r *run) gateway(ctx context.Context, box Box) (err error) {
 	if err := r.pickLoader(ctx, l, box.Addr()); err != nil {
 		return err
 	}
-	archive, err := fetchSettings(ctx, box)
+	archive, err := Settings(ctx, box)
 	if err != nil {
 		return err
 	}
@@ -421,7 +421,7 @@ func (r *run) login(ctx context.Context, box Box, archive *[]byte) error {
 	if err := box.Run(ctx, append, strings.NewReader(line+"\n"), io.Discard); err != nil {
 		return fmt.Errorf("add the key on the gateway: %w", err)
 	}
-	if *archive, err = fetchSettings(ctx, box); err != nil {
+	if *archive, err = Settings(ctx, box); err != nil {
 		return err
 	}
 	if files, err = readSettings(*archive); err != nil {

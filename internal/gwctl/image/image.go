@@ -188,7 +188,11 @@ func (p Part) words(w io.Writer) {
 			where = "stays in the flash"
 		}
 		line("header", "%s, %s; load address %#08x, %d bytes and a sum, which is right", h.Signature, where, h.Start, h.Len-2)
-		line("takes", "%d of %d bytes", len(p.Flash), p.Area.Size)
+		takes := len(p.Flash)
+		if h.KeepsHeader() { // a full image has the whole partition
+			takes = min(takes, mtdimage.HeaderLen+int(h.Len))
+		}
+		line("takes", "%d of %d bytes", takes, p.Area.Size)
 	}
 	switch {
 	case p.Squashfs != nil:

@@ -103,7 +103,7 @@ func TestInspect(t *testing.T) {
 		{"userdata", data, true, []string{"JFFS2, 2 files", "1 that open a shell"}},
 		{"userdata that is none", mtdimage.Wrap(mtdimage.UserdataHeader, []byte("text")), false, []string{"no big-endian JFFS2"}},
 		{"a loader", boot(), true, []string{"boot: flash 0x0 to 0x20000", "one for another board does not start"}},
-		{"a full image", full, true, []string{"a full image with its CRC trailer", "boot:", "kernel 6.18.54", "rootfs of gwinit", "userdata:"}},
+		{"a full image", full, true, []string{"a full image with its CRC trailer", "boot:", "takes     6", "kernel 6.18.54", "rootfs of gwinit", "userdata:"}},
 		{"a copy of a flash", copied, false, []string{"a copy of a gateway's whole flash", "the CRC trailer of a full image is missing", "gwctl flash full adds"}},
 		{"a bit is wrong", flipped, false, []string{"checksum is wrong"}},
 		{"text", []byte("this is a text, and longer than a header"), false, []string{"the signature is none that the loader knows"}},

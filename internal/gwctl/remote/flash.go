@@ -15,36 +15,59 @@ import (
 
 	"gwinit/internal/applet"
 	"gwinit/internal/gwctl/flash"
+	"gwinit/internal/gwctl/install"
 )
 
-const flashName = "flash"
+const (
+	flashName   = "flash"
+	installName = "install"
+)
 
-// flash brings an image to a gateway's flash. Without one it is a loader that waits.
-func (r *runner) flash(ctx context.Context, targets []target, args []string) error {
-	args = slices.Clone(args)
-	i := slices.Index(args, flashName)
-	args = slices.Delete(args, i, i+1)
-	e := flash.Env{Yes: r.ask.yes, Keys: func() []string { return r.publicKeys(ctx) }, Out: r.std.Out, Err: r.std.Err}
-	if f, ok := r.std.Err.(*os.File); ok {
-		e.Bar = term.IsTerminal(int(f.Fd()))
-	}
+// dialBox is how one gateway is logged in to; nil without one.
+func (r *runner) dialBox(targets []target) (name string, dial func(context.Context) (flash.Box, error), err error) {
 	switch len(targets) {
 	case 0:
+		return "", nil, nil
 	case 1:
 		t := targets[0]
-		e.Name = t.name
-		e.Dial = func(ctx context.Context) (flash.Box, error) {
+		return t.name, func(ctx context.Context) (flash.Box, error) {
 			// What is bounded is the login; the connection is closed by its owner.
 			c, err := r.dial(ctx, t)
 			if err != nil {
 				return nil, err
 			}
 			return flashBox{c}, nil
-		}
-	default:
-		return applet.Usagef("one gateway at a time is flashed: with several in their loaders nobody could tell which one waits where")
+		}, nil
 	}
-	return flash.Run(ctx, e, args)
+	return "", nil, applet.Usagef("one gateway at a time is flashed: with several in their loaders nobody could tell which one waits where")
+}
+
+// without is args without the command's name.
+func without(args []string, name string) []string {
+	i := slices.Index(args, name)
+	return slices.Delete(slices.Clone(args), i, i+1)
+}
+
+// flash brings an image to a gateway's flash. Without one it is a loader that waits.
+func (r *runner) flash(ctx context.Context, targets []target, args []string) error {
+	name, dial, err := r.dialBox(targets)
+	if err != nil {
+		return err
+	}
+	e := flash.Env{Name: name, Dial: dial, Yes: r.ask.yes, Keys: func() []string { return r.publicKeys(ctx) }, Out: r.std.Out, Err: r.std.Err}
+	if f, ok := r.std.Err.(*os.File); ok {
+		e.Bar = term.IsTerminal(int(f.Fd()))
+	}
+	return flash.Run(ctx, e, without(args, flashName))
+}
+
+// install guides the first flash.
+func (r *runner) install(ctx context.Context, targets []target, args []string) error {
+	name, dial, err := r.dialBox(targets)
+	if err != nil {
+		return err
+	}
+	return install.Run(ctx, install.Env{Name: name, Dial: dial, Yes: r.ask.yes, Out: r.std.Out}, without(args, installName))
 }
 
 // flashBox is a login as package flash uses it.

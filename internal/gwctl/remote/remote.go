@@ -49,9 +49,11 @@ on gateways elsewhere:
   setup                      bring in the first key, with the code on the serial console
   reboot -w                  come back when the gateway does, and tell its boot mode
   exporter [-listen ADDRESS] serve the figures of many to Prometheus
+  install                    the first flash, step by step; a copy of the whole flash
   flash [KIND] FILE          an image through the bootloader; also from today's firmware
 
-gwctl help TOPIC tells more: hosts, setup, flash, exporter, radio, metrics, json.
+gwctl help TOPIC tells more: hosts, setup, install, flash, exporter, radio, metrics,
+  json.
 The hosts file is ~/.config/gwctl/hosts: NAME [USER@]HOST[:PORT] [GROUP ...] a line.
 `
 
@@ -81,8 +83,8 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 		if name == exporterName && r.hosts == "" && r.group == "" {
 			r.group = allGroup
 		}
-		if name == flashName && r.hosts == "" && r.group == "" {
-			return r.flash(ctx, nil, rest)
+		if own := map[string]func(context.Context, []target, []string) error{flashName: r.flash, installName: r.install}[name]; own != nil && r.hosts == "" && r.group == "" {
+			return own(ctx, nil, rest)
 		}
 		if r.hosts == "" && r.group == "" {
 			if text := helpOnTheBox(rest); text != "" {
@@ -107,6 +109,8 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 			return r.export(ctx, targets, rest)
 		case flashName:
 			return r.flash(ctx, targets, rest)
+		case installName:
+			return r.install(ctx, targets, rest)
 		}
 		if len(targets) == 1 {
 			return r.one(ctx, std, targets[0], rest)

@@ -1,11 +1,15 @@
 package remote
 
-import "gwinit/internal/gwctl/flash"
+import (
+	"gwinit/internal/gwctl/flash"
+	"gwinit/internal/gwctl/install"
+)
 
 // topics are what gwctl help tells beside commands, on a workstation only.
 var topics = map[string]string{
 	exporterName: exporterUsage,
 	flashName:    flash.Usage,
+	installName:  install.Usage,
 	"hosts": `Gateways, and how to name them
 
 gwctl discover                      who is on this network
@@ -76,7 +80,7 @@ doctor: 1 warnings, 2 faults.
 }
 
 // topicOfOwn are the commands that only this package has.
-var topicOfOwn = map[string]bool{exporterName: true, flashName: true}
+var topicOfOwn = map[string]bool{exporterName: true, flashName: true, installName: true}
 
 // topic is the text that `help TOPIC`, or -h of what is only here, asks for, or "".
 func topic(args []string) string {
