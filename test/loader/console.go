@@ -77,13 +77,13 @@ func (l *Loader) Console(port io.ReadWriter) {
 func (l *Loader) typed(words []string) string {
 	l.serial.Lock()
 	defer l.serial.Unlock()
-	num := make([]int, len(words))
+	num := make([]int64, len(words))
 	for i, w := range words[1:] {
 		v, err := strconv.ParseUint(w, 16, 32)
 		if err != nil && words[0] != "IPCONFIG" {
 			return "bad number"
 		}
-		num[i+1] = int(v)
+		num[i+1] = int64(v)
 	}
 	switch {
 	case words[0] == "AUTOBURN" && len(words) == 2:
@@ -97,16 +97,16 @@ func (l *Loader) typed(words []string) string {
 		l.addr = a
 		copy(l.mac[1:5], a[:])
 		return "Now your Target IP is " + words[1]
-	case words[0] == "FLR" && len(words) == 4 && num[1] == loadAddr && num[2]+num[3] <= len(l.c.Flash):
+	case words[0] == "FLR" && len(words) == 4 && num[1] == loadAddr && num[2]+num[3] <= int64(len(l.c.Flash)):
 		l.loaded = append([]byte(nil), l.c.Flash[num[2]:num[2]+num[3]]...)
 		return "Flash Read Succeeded!"
-	case words[0] == "FLW" && len(words) == 4 && num[2] == loadAddr && num[1]+num[3] <= len(l.c.Flash) && num[3] <= len(l.loaded):
+	case words[0] == "FLW" && len(words) == 4 && num[2] == loadAddr && num[1]+num[3] <= int64(len(l.c.Flash)) && num[3] <= int64(len(l.loaded)):
 		copy(l.c.Flash[num[1]:], l.loaded[:num[3]])
 		if l.c.Faults.WriteFails > 0 {
-			l.c.Flash[num[1]+l.c.Faults.WriteFails] ^= 1
+			l.c.Flash[num[1]+int64(l.c.Faults.WriteFails)] ^= 1
 		}
 		return "Flash Write Succeeded!"
-	case words[0] == "DB" && len(words) == 3 && num[1] >= loadAddr && num[1]-loadAddr+num[2] <= len(l.loaded):
+	case words[0] == "DB" && len(words) == 3 && num[1] >= loadAddr && num[1]-loadAddr+num[2] <= int64(len(l.loaded)):
 		return hex.Dump(l.loaded[num[1]-loadAddr:][:num[2]])
 	}
 	return "Unknown command!"

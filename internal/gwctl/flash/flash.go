@@ -272,6 +272,9 @@ func (r *run) gateway(ctx context.Context, box Box) (err error) {
 	if err := r.board(f.board.ID); err != nil {
 		return err
 	}
+	if !box.Addr().Is4() {
+		return fmt.Errorf("name %s by its IPv4 address (gwctl discover tells it): a loader knows no IPv6, and its network is the one that counts", r.Name)
+	}
 	l, err := linkTo(box.Addr())
 	if err != nil {
 		return err

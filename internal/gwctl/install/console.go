@@ -201,7 +201,7 @@ func clean(s string) string {
 }
 
 // Where the loader has room for a whole flash.
-const ramAddr = 0x80500000
+const ramAddr uint32 = 0x80500000
 
 // setIP gives the loader an address.
 func (c *console) setIP(ctx context.Context, a netip.Addr) error {
