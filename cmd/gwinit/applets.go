@@ -15,7 +15,7 @@ import (
 func applets() applet.Table {
 	return slices.Concat(
 		applet.Table{userdata.Applet(), boothold.Applet(), helpApplet()},
-		bridgeApplets(), coreApplets(), benchApplets(), sshdApplets(), wireguardApplets(), gwctlApplets(), shellApplets(), toolApplets(), netApplets(), selftestApplets(),
+		bridgeApplets(), coreApplets(), benchApplets(), sshdApplets(), wireguardApplets(), threadApplets(), gwctlApplets(), shellApplets(), toolApplets(), netApplets(), selftestApplets(),
 	)
 }
 

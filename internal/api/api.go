@@ -249,6 +249,13 @@ type IncidentParams struct {
 // It is memory.
 const FailedPath = "/run/failed"
 
+// RolePath holds the role in its Thread network, a word and a line end, while there
+// is one. It counts as long as the border router owns the radio. It is memory.
+const RolePath = "/run/thread-role"
+
+// Attached tells whether a Thread node of that role is part of a network.
+func Attached(role string) bool { return role == "child" || role == "router" || role == "leader" }
+
 // SSHPath holds the SSH of the SSH service, which is there only while there are
 // sessions. It is memory.
 const SSHPath = "/run/sshd.json"

@@ -11,6 +11,7 @@
 package config
 
 import (
+	"cmp"
 	"net/netip"
 	"strconv"
 
@@ -76,6 +77,39 @@ type Door struct {
 	Allow []netip.Prefix
 }
 
+// What holds for the Thread border router when radio.conf says nothing: what the
+// incumbent does.
+const (
+	DefaultTxPower  = 4 // dBm
+	DefaultLogLevel = 2 // OpenThread's: 0 none, 1 critical, 2 warning, 3 note, 4 info, 5 debug
+	// LoopbackREST is what OTBR_REST_BIND becomes when MODE is set to otbr on a
+	// gateway that was not in that mode: nobody's Home Assistant depends on it.
+	LoopbackREST = "127.0.0.1"
+)
+
+// OTBR is what of radio.conf is about the Thread border router. Zero is the
+// defaults.
+type OTBR struct {
+	// RESTBind is the address that the agent's REST listens on. "": every one,
+	// where nothing is said: so the incumbent has it, and clients depend on it.
+	RESTBind string
+	RESTSet  bool // OTBR_REST_BIND says so, also that it is every address
+	txPower  *int // nil: DefaultTxPower
+	logLevel *int // nil: DefaultLogLevel
+}
+
+// TxPower is in dBm.
+func (o OTBR) TxPower() int { return *cmp.Or(o.txPower, new(DefaultTxPower)) }
+
+// LogLevel is the agent's, once it runs; OpenThread's count.
+func (o OTBR) LogLevel() int { return *cmp.Or(o.logLevel, new(DefaultLogLevel)) }
+
+// Open tells whether others than this box can reach the agent's REST.
+func (o OTBR) Open() bool {
+	a, err := netip.ParseAddr(o.RESTBind)
+	return err != nil || !a.IsLoopback()
+}
+
 // Radio is radio.conf.
 type Radio struct {
 	Mode    string // ModeZigbee or ModeOTBR
@@ -87,6 +121,8 @@ type Radio struct {
 	Door Door
 
 	KernelEngine bool // BRIDGE_ENGINE is EngineKernel, not EngineUser
+
+	OTBR OTBR
 
 	// What somebody noted about the radio's firmware; "" when absent.
 	Firmware          string // ncp, rcp, otrcp, router

@@ -127,7 +127,26 @@ func Set(root string, b rtl8196e.Board, all []Assignment) (Change, error) {
 		}
 		edits = append(edits, edit{Setting: s, value: value})
 	}
-	return apply(root, b, edits, false)
+	return apply(root, b, append(edits, closedREST(root, b, edits)...), false)
+}
+
+// closedREST is what goes along with a change of the mode to Thread: a gateway
+// that was in another one has nobody who depends on an open REST. One that comes
+// from the incumbent in this mode keeps it.
+func closedREST(root string, b rtl8196e.Board, edits []edit) []edit {
+	bound := func(e edit) bool { return e.File == fileRadio && e.Key == "OTBR_REST_BIND" }
+	mode := func(e edit) bool { return e.File == fileRadio && e.Key == "MODE" && e.value == ModeOTBR }
+	if !slices.ContainsFunc(edits, mode) || slices.ContainsFunc(edits, bound) {
+		return nil
+	}
+	if r, _ := LoadRadio(root, b); r.Mode == ModeOTBR || r.OTBR.RESTSet {
+		return nil
+	}
+	s, err := find("radio.OTBR_REST_BIND")
+	if err != nil {
+		return nil // of the build: Settings has it
+	}
+	return []edit{{Setting: s, value: LoopbackREST}}
 }
 
 // Unset takes settings out of their files, so that the default holds. The name
@@ -197,6 +216,8 @@ func needsQuotes(value string) bool {
 // try it only tells what it would change.
 func apply(root string, b rtl8196e.Board, edits []edit, try bool) (Change, error) {
 	var change Change
+	before, _ := LoadRadio(root, b)
+	thread := before.Mode == ModeOTBR
 	var files []string
 	for _, e := range edits {
 		if !slices.Contains(files, e.File) {
@@ -250,6 +271,13 @@ func apply(root string, b rtl8196e.Board, edits []edit, try bool) (Change, error
 					change.NextBoot = true
 				}
 			}
+		}
+	}
+	for i, s := range change.Settings {
+		thread = thread || s.File == fileRadio && s.Key == "MODE"
+		if !thread { // its service is not there, nor to be there
+			s.Restart = slices.DeleteFunc(slices.Clone(s.Restart), func(name string) bool { return name == serviceOTBR })
+			change.Settings[i] = s
 		}
 	}
 	for _, s := range change.Settings {

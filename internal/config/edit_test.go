@@ -40,7 +40,7 @@ func TestSet(t *testing.T) {
 			"comments and order are kept", fileRadio,
 			"# radio\n\nFIRMWARE=ncp\nFIRMWARE_BAUD=115200 # slow\nMODE=otbr",
 			[]Assignment{{"radio.FIRMWARE_BAUD", "460800"}, {"radio.FIRMWARE_FLOW_CTRL", "none"}},
-			"# radio\n\nFIRMWARE=ncp\nFIRMWARE_BAUD=460800 # slow\nMODE=otbr\nFIRMWARE_FLOW_CTRL=none\n", "bridge",
+			"# radio\n\nFIRMWARE=ncp\nFIRMWARE_BAUD=460800 # slow\nMODE=otbr\nFIRMWARE_FLOW_CTRL=none\n", "bridge otbr",
 		},
 		{
 			"one line stays of several", fileRadio, "FIRMWARE_BAUD=1\nA=b\nFIRMWARE_BAUD=2\nC=d\n",
@@ -50,7 +50,32 @@ func TestSet(t *testing.T) {
 		{
 			"mode", fileRadio, "MODE=otbr\nMODE=otbr\n",
 			[]Assignment{{"radio.MODE", "zigbee"}},
-			"MODE=zigbee\n", "bridge",
+			"MODE=zigbee\n", "bridge otbr",
+		},
+		{
+			"to Thread: nobody depends on an open REST", fileRadio, "FIRMWARE_BAUD=460800\n",
+			[]Assignment{{"radio.MODE", "otbr"}},
+			"FIRMWARE_BAUD=460800\nMODE=otbr\nOTBR_REST_BIND=127.0.0.1\n", "bridge otbr",
+		},
+		{
+			"to Thread, with an open REST", fileRadio, "-",
+			[]Assignment{{"radio.OTBR_REST_BIND", "0.0.0.0"}, {"radio.MODE", "otbr"}},
+			"OTBR_REST_BIND=0.0.0.0\nMODE=otbr\n", "bridge otbr",
+		},
+		{
+			"to Thread again: somebody has said about REST", fileRadio, "OTBR_REST_BIND=192.168.1.2\n",
+			[]Assignment{{"radio.MODE", "otbr"}},
+			"OTBR_REST_BIND=192.168.1.2\nMODE=otbr\n", "bridge otbr",
+		},
+		{
+			"taken over in Thread mode: REST stays as it is", fileRadio, "MODE=otbr-agent\n",
+			[]Assignment{{"radio.MODE", "otbr"}, {"radio.OTBR_TXPOWER", "8"}},
+			"MODE=otbr\nOTBR_TXPOWER=8\n", "bridge otbr",
+		},
+		{
+			"the border router's, without one", fileRadio, "-",
+			[]Assignment{{"radio.OTBR_TXPOWER", "-5"}},
+			"OTBR_TXPOWER=-5\n", "",
 		},
 		{
 			"baud rate in doubt", fileRadio, "-",
@@ -119,8 +144,12 @@ func TestSet(t *testing.T) {
 			if strings.Join(words, " ") != tt.want {
 				t.Errorf("change = %v, want %s", words, tt.want)
 			}
-			if len(change.Settings) != len(tt.set) {
-				t.Errorf("%d settings changed, want %d", len(change.Settings), len(tt.set))
+			changed := len(tt.set)
+			if strings.HasSuffix(tt.name, "nobody depends on an open REST") {
+				changed++ // which closes it
+			}
+			if len(change.Settings) != changed {
+				t.Errorf("%d settings changed, want %d", len(change.Settings), changed)
 			}
 		})
 	}
@@ -308,6 +337,7 @@ func TestSettings(t *testing.T) {
 		"IPADDR": "10.0.0.2", "NETMASK": "255.255.0.0", "GATEWAY": "10.0.0.1", "DNS": "10.0.0.3", "DOMAIN": "home.lan",
 		"BRIDGE_BIND": "127.0.0.1", "BRIDGE_ENGINE": "kernel", "BRIDGE_ALLOW": "192.168.7.0/24,fd00::7", "BRIDGE_TAKEOVER": "never",
 		"BRIDGE_CLAIM_MS": "500", "BRIDGE_STALL_S": "60", "radio.MODE": "otbr", "leds.MODE": "off", "FIRMWARE_FLOW_CTRL": "sw", "FIRMWARE_BAUD": "230400",
+		"OTBR_REST_BIND": "127.0.0.1", "OTBR_TXPOWER": "-3", "OTBR_LOG_LEVEL": "0",
 		"hostname": "attic", "TZ": "CET-1", "server": "a b", "ENABLED": "1", "DRY_RUN": "1", "FAIL_MIN": "1", "POLL_SEC": "5",
 		"ETH_PROFILE": "latency", "ETH_KNOBS": "kick_threshold=8 tx_queue_len=100", "ETH_QDISC": "default",
 		"MAX_REBOOT": "0", "WINDOW_H": "1", "INTERFACE": "wg1", "ADDRESS": "10.8.0.2/24,fd00:8::2/64", "MTU": "1400", "ROUTES": "10.9.0.0/16", "GW_LOG_KIB": "16", "GW_NETWATCH_DRIVER": "1",
@@ -371,7 +401,7 @@ func TestRun(t *testing.T) {
 		code     string // of the error, in JSON; usage: of the command line
 	}{
 		{name: "get", args: []string{"get", "FIRMWARE_BAUD"}, out: "115200\n", json: `[{"name":"radio.FIRMWARE_BAUD","value":"115200","set":true,` +
-			`"file":"/userdata/etc/radio.conf","key":"FIRMWARE_BAUD","values":"1200 to 4000000: what the radio's firmware talks","restart":["bridge"]}]` + "\n"},
+			`"file":"/userdata/etc/radio.conf","key":"FIRMWARE_BAUD","values":"1200 to 4000000: what the radio's firmware talks","restart":["bridge","otbr"]}]` + "\n"},
 		{
 			name: "get two", args: []string{"get", "netwatch.DRY_RUN", "hostname"},
 			out: "  netwatch.DRY_RUN           0                        # 0, 1: only says what it would do\n" +
@@ -381,7 +411,7 @@ func TestRun(t *testing.T) {
 		},
 		{
 			name: "get a default of the board", args: []string{"get", "radio.FIRMWARE_FLOW_CTRL"}, out: "sw\n",
-			json: `[{"name":"radio.FIRMWARE_FLOW_CTRL","value":"sw","set":false,"file":"/userdata/etc/radio.conf","key":"FIRMWARE_FLOW_CTRL","values":"none, sw, hw","restart":["bridge"]}]` + "\n",
+			json: `[{"name":"radio.FIRMWARE_FLOW_CTRL","value":"sw","set":false,"file":"/userdata/etc/radio.conf","key":"FIRMWARE_FLOW_CTRL","values":"none, sw, hw","restart":["bridge","otbr"]}]` + "\n",
 		},
 		{
 			name: "get nothing", args: []string{"get", "eth0.IPADDR"}, out: "\n",
@@ -455,9 +485,10 @@ func TestRun(t *testing.T) {
 		},
 		{
 			name: "set with another mode", args: []string{"set", "FIRMWARE_BAUD=230400", "radio.MODE=otbr"}, whole: true,
-			restarts: map[string]any{"bridge": "running"},
-			out:      "radio.FIRMWARE_BAUD changed in /userdata/etc/radio.conf\nradio.MODE changed in /userdata/etc/radio.conf\nbridge restarted\n",
-			json:     `{"changed":["radio.FIRMWARE_BAUD","radio.MODE"],"restarted":["bridge"]}` + "\n",
+			restarts: map[string]any{"bridge": "running", "otbr": "running"},
+			out: "radio.FIRMWARE_BAUD changed in /userdata/etc/radio.conf\nradio.MODE changed in /userdata/etc/radio.conf\n" +
+				"radio.OTBR_REST_BIND changed in /userdata/etc/radio.conf\nbridge restarted\notbr restarted\n",
+			json: `{"changed":["radio.FIRMWARE_BAUD","radio.MODE","radio.OTBR_REST_BIND"],"restarted":["bridge","otbr"]}` + "\n",
 		},
 		{name: "no verb", err: "config: list, get, set, unset, check, export or import?", code: "usage"},
 		{name: "unknown verb", args: []string{"edit"}, err: "config has no verb edit", code: "usage"},

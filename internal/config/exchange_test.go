@@ -222,12 +222,12 @@ func TestImportCommand(t *testing.T) {
 		restarts  string
 	}{
 		{
-			name: "standard input", args: []string{"-"}, in: "leds.MODE=dim\nradio.MODE=otbr\n", restarts: "bridge core",
-			out: "leds.MODE changed in /userdata/etc/leds.conf\nradio.MODE changed in /userdata/etc/radio.conf\nbridge restarted\ncore restarted\n",
+			name: "standard input", args: []string{"-"}, in: "leds.MODE=dim\nradio.MODE=otbr\n", restarts: "bridge core otbr",
+			out: "leds.MODE changed in /userdata/etc/leds.conf\nradio.MODE changed in /userdata/etc/radio.conf\nbridge restarted\ncore restarted\notbr restarted\n",
 		},
 		{
 			name: "a trial", args: []string{"-n", "-"}, in: "leds.MODE=dim\nradio.MODE=otbr\n",
-			out: "leds.MODE would change in /userdata/etc/leds.conf\nradio.MODE would change in /userdata/etc/radio.conf\nbridge would be restarted, if it runs\ncore would use it from now on\n",
+			out: "leds.MODE would change in /userdata/etc/leds.conf\nradio.MODE would change in /userdata/etc/radio.conf\nbridge would be restarted, if it runs\ncore would use it from now on\notbr would be restarted, if it runs\n",
 		},
 		{name: "a trial for programs", args: []string{"-", "-n"}, json: true, in: "leds.MODE=dim\n", out: `{"changed":["leds.MODE"],"restarted":[],"reloaded":["core"],"dryRun":true}` + "\n"},
 		{

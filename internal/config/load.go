@@ -121,6 +121,25 @@ func (l *loader) radio(b rtl8196e.Board) Radio {
 				return w.using(EngineUser)
 			}
 			r.KernelEngine = v == EngineKernel
+		case "OTBR_REST_BIND":
+			bind, w := parseBind(v)
+			if w.problem != "" {
+				// Not what a mistake must open.
+				bind, w.used = LoopbackREST, LoopbackREST
+			}
+			r.OTBR.RESTBind, r.OTBR.RESTSet = bind, true
+			return w
+		case "OTBR_TXPOWER":
+			n, err := strconv.Atoi(v)
+			if err != nil || n < -30 || n > 20 {
+				return verdict{problem: "not a power from -30 to 20 dBm", used: strconv.Itoa(DefaultTxPower)}
+			}
+			r.OTBR.txPower = &n
+		case "OTBR_LOG_LEVEL":
+			level := DefaultLogLevel
+			w := number(v, 0, 5, DefaultLogLevel, &level)
+			r.OTBR.logLevel = &level
+			return w
 		default:
 			return verdict{problem: unknown}
 		}

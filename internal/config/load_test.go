@@ -127,6 +127,20 @@ func TestRadio(t *testing.T) {
 			name: "bad legacy key", text: "# old\nBRIDGE_BAUD=x\n", want: Radio{Mode: "zigbee", Baud: 460800},
 			warnings: []string{file + `:2: BRIDGE_BAUD="x": not a baud rate from 1200 to 4000000; using 460800`},
 		},
+		{
+			name: "the border router", text: "MODE=otbr\nOTBR_REST_BIND=::1\nOTBR_TXPOWER=0\nOTBR_LOG_LEVEL=5\n",
+			want: Radio{Mode: "otbr", Baud: 460800, OTBR: OTBR{RESTBind: "::1", RESTSet: true, txPower: new(0), logLevel: new(5)}},
+		},
+		{name: "an open REST", text: "MODE=otbr\nOTBR_REST_BIND=::\n", want: Radio{Mode: "otbr", Baud: 460800, OTBR: OTBR{RESTSet: true}}},
+		{
+			name: "a border router by mistake", text: "MODE=otbr\nOTBR_REST_BIND=lan\nOTBR_TXPOWER=loud\nOTBR_LOG_LEVEL=6\n",
+			want: Radio{Mode: "otbr", Baud: 460800, OTBR: OTBR{RESTBind: "127.0.0.1", RESTSet: true, logLevel: new(2)}},
+			warnings: []string{
+				file + `:2: OTBR_REST_BIND="lan": not an address to listen on; using 127.0.0.1`,
+				file + `:3: OTBR_TXPOWER="loud": not a power from -30 to 20 dBm; using 4`,
+				file + `:4: OTBR_LOG_LEVEL="6": not a number from 0 to 5; using 2`,
+			},
+		},
 		{name: "OTBR", text: "MODE=otbr\nFIRMWARE_BAUD=230400\n", want: Radio{Mode: "otbr", Baud: 230400}},
 		{
 			name: "OTBR takes the five rates only", text: "MODE=otbr\nFIRMWARE_BAUD=1000000\n", want: Radio{Mode: "otbr", Baud: 460800},
@@ -748,6 +762,24 @@ func TestLoadWireGuard(t *testing.T) {
 		same(t, name, w, WireGuard{Interface: "wg0"})
 		if len(warnings) != 2 {
 			t.Errorf("%s: warnings %q", name, texts(warnings))
+		}
+	}
+}
+
+func TestOTBRDefaults(t *testing.T) {
+	for _, tt := range []struct {
+		text         string
+		open         bool
+		power, level int
+	}{
+		{"MODE=otbr\n", true, 4, 2},
+		{"MODE=otbr\nOTBR_REST_BIND=127.0.0.1\nOTBR_TXPOWER=-30\nOTBR_LOG_LEVEL=0\n", false, -30, 0},
+		{"OTBR_REST_BIND=::1\n", false, 4, 2},
+		{"OTBR_REST_BIND=192.168.1.7\n", true, 4, 2},
+	} {
+		r, _ := LoadRadio(box(t, map[string]string{fileRadio: tt.text}), board(t, rtl8196e.Lidl))
+		if o := r.OTBR; o.Open() != tt.open || o.TxPower() != tt.power || o.LogLevel() != tt.level {
+			t.Errorf("%q: open %v, %d dBm, log level %d", tt.text, o.Open(), o.TxPower(), o.LogLevel())
 		}
 	}
 }

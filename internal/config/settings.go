@@ -47,6 +47,7 @@ const (
 	serviceBridge = "bridge"
 	serviceCore   = "core"
 	serviceTunnel = "wireguard"
+	serviceOTBR   = "otbr"
 )
 
 // nameMAC is the setting that is made on the box.
@@ -63,10 +64,12 @@ func Settings() []Setting {
 	radio := []string{serviceBridge}
 	core := []string{serviceCore}
 	tunnel := []string{serviceTunnel}
+	otbr := []string{serviceOTBR}
+	both := []string{serviceBridge, serviceOTBR}
 	all := []Setting{
-		{"radio.MODE", "zigbee, otbr", fileRadio, "MODE", radio, func(c c, _ brd) string { return c.Radio.Mode }},
-		{"radio.FIRMWARE_BAUD", "1200 to 4000000: what the radio's firmware talks", fileRadio, "FIRMWARE_BAUD", radio, func(c c, _ brd) string { return strconv.Itoa(c.Radio.Baud) }},
-		{"radio.FIRMWARE_FLOW_CTRL", "none, sw, hw", fileRadio, "FIRMWARE_FLOW_CTRL", radio, func(c c, b brd) string {
+		{"radio.MODE", "zigbee, otbr", fileRadio, "MODE", both, func(c c, _ brd) string { return c.Radio.Mode }},
+		{"radio.FIRMWARE_BAUD", "1200 to 4000000: what the radio's firmware talks", fileRadio, "FIRMWARE_BAUD", both, func(c c, _ brd) string { return strconv.Itoa(c.Radio.Baud) }},
+		{"radio.FIRMWARE_FLOW_CTRL", "none, sw, hw", fileRadio, "FIRMWARE_FLOW_CTRL", both, func(c c, b brd) string {
 			if c.Radio.FlowSet {
 				return c.Radio.Flow
 			}
@@ -89,6 +92,11 @@ func Settings() []Setting {
 			return strconv.Itoa(cmp.Or(c.Radio.Door.StallS, DefaultStallS))
 		}},
 		{"radio.BRIDGE_ENGINE", "user; kernel: the kernel's own driver, where it has one", fileRadio, "BRIDGE_ENGINE", radio, func(c c, _ brd) string { return c.Radio.Engine() }},
+		{"radio.OTBR_REST_BIND", "the address of the Thread border router's REST; 0.0.0.0: every one, 127.0.0.1: none but this box", fileRadio, "OTBR_REST_BIND", otbr, func(c c, _ brd) string {
+			return cmp.Or(c.Radio.OTBR.RESTBind, "0.0.0.0")
+		}},
+		{"radio.OTBR_TXPOWER", "-30 to 20 dBm, in Thread mode", fileRadio, "OTBR_TXPOWER", otbr, func(c c, _ brd) string { return strconv.Itoa(c.Radio.OTBR.TxPower()) }},
+		{"radio.OTBR_LOG_LEVEL", "0 to 5: how much the Thread border router logs", fileRadio, "OTBR_LOG_LEVEL", otbr, func(c c, _ brd) string { return strconv.Itoa(c.Radio.OTBR.LogLevel()) }},
 		{"radio.FIRMWARE", "ncp, rcp, otrcp, router: a note; only ncp is announced as a Zigbee coordinator", fileRadio, "FIRMWARE", core, func(c c, _ brd) string { return c.Radio.Firmware }},
 		{"radio.FIRMWARE_VERSION", "a note", fileRadio, "FIRMWARE_VERSION", core, func(c c, _ brd) string { return c.Radio.FirmwareVersion }},
 		{"radio.BOOTLOADER_VERSION", "a note", fileRadio, "BOOTLOADER_VERSION", nil, func(c c, _ brd) string { return c.Radio.BootloaderVersion }},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gwinit/internal/api"
+	"gwinit/internal/config"
 	"gwinit/internal/enrol"
 	"gwinit/internal/ramfiles"
 	"gwinit/internal/seed"
@@ -25,7 +26,7 @@ func (b *box) gwinit() {
 		switch {
 		case s.State == "failed" || s.State == "backoff":
 			b.say(Fault, "gwctl logs "+s.Name, "%s does not run (%s): %s", s.Name, s.State, s.LastExit)
-		case s.Name == serviceTunnel:
+		case s.Name == serviceTunnel, s.Name == serviceOTBR && b.settings.Radio.Mode != config.ModeOTBR:
 			continue // its own check tells
 		case s.State == "stopped" && b.status.BootMode != api.BootSafe:
 			b.say(Warning, "gwctl start "+s.Name, "%s was stopped", s.Name)
@@ -191,8 +192,11 @@ func (b *box) memory() {
 	}
 }
 
-// serviceTunnel is the one service that need not run.
-const serviceTunnel = "wireguard"
+// Services that need not run.
+const (
+	serviceTunnel = "wireguard"
+	serviceOTBR   = "otbr"
+)
 
 // tunnel: is it up if it shall be, and are its peers there?
 func (b *box) tunnel() {
@@ -279,6 +283,7 @@ const (
 const (
 	portDHCP   = 68
 	portDHCPv6 = 546
+	portREST   = 8081  // the Thread border router's
 	portPicked = 32768 // and above
 )
 
@@ -294,7 +299,7 @@ func expected(port uint16, udp bool) bool {
 // of every process.)
 func openPort(port uint16) string {
 	switch port {
-	case 8081:
+	case portREST:
 		return "the Thread network's key can be read there"
 	case 5201:
 		return "a bandwidth test that anybody may run"
@@ -338,7 +343,11 @@ func (b *box) ports() {
 		if why := openPort(l.At.Port()); why != "" && !l.UDP {
 			text += ": " + why
 		}
-		b.say(Warning, "end that program if it is not meant to be there", "%s", text)
+		remedy := "end that program if it is not meant to be there"
+		if l.At.Port() == portREST && b.settings.Radio.Mode == config.ModeOTBR {
+			remedy = "gwctl config set radio.OTBR_REST_BIND=" + config.LoopbackREST + ", unless a Home Assistant elsewhere needs it"
+		}
+		b.say(Warning, remedy, "%s", text)
 	}
 	if len(said) == 0 {
 		b.say(OK, "", "nothing listens but on ports %d and %d, and UDP %d", portSSH, portBridge, portMDNS)

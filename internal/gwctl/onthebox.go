@@ -14,6 +14,7 @@ func OnTheBox() []Local {
 		{Name: "report", Args: "[FILE]", Summary: "all that helps to find a fault, without secrets, in an archive"},
 		{Name: "events", Args: "[-a] [TYPE ...]", Summary: "what happens, as it happens, in JSON for scripts"},
 		{Name: "wg", Args: "VERB", Summary: "the WireGuard tunnel: show, up, down, genkey, pubkey"},
+		{Name: "thread", Args: "[VERB]", Summary: "the Thread border router: its network, devices; backup, restore, join"},
 		{Name: "factory-reset", Args: "[-y]", Summary: "take all settings and keys away, and restart"},
 	}
 }

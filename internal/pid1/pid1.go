@@ -190,11 +190,30 @@ func (in *initd) afterUserdata() {
 	}
 	g, _ := config.LoadGateway("")
 	in.ring.Resize(g.LogKiB << 10)
-	if w, _ := config.LoadWireGuard(""); w.Enabled && in.bootMode() != modeSafe {
-		if err := in.sup.Start(context.Background(), svcTunnel); err != nil {
-			in.logf("%v", err)
-		}
+	if in.bootMode() == modeSafe {
+		return
 	}
+	w, _ := config.LoadWireGuard("")
+	for _, s := range []struct {
+		name   string
+		wanted bool
+	}{{svcOTBR, in.wantsOTBR()}, {svcTunnel, w.Enabled}} {
+		if !s.wanted {
+			continue
+		}
+		go func() {
+			defer in.survive(s.name)
+			if err := in.sup.Start(context.Background(), s.name); err != nil {
+				in.logf("%v", err)
+			}
+		}()
+	}
+}
+
+// wantsOTBR tells whether radio.conf gives the radio to the Thread border router.
+func (in *initd) wantsOTBR() bool {
+	r, _ := config.LoadRadio("", in.board)
+	return r.Mode == config.ModeOTBR
 }
 
 // awaitLateMount waits for a verdict to be put right; it gives up after ten

@@ -2,6 +2,7 @@ package pid1
 
 import (
 	"fmt"
+	"time"
 
 	"gwinit/board/rtl8196e"
 	"gwinit/internal/handoff"
@@ -16,9 +17,14 @@ const (
 	svcCore     = "core"
 	svcSSHD     = "sshd"
 	svcTunnel   = "wireguard"
+	svcOTBR     = "otbr"
 	svcBench    = "bench"
 	svcConsole  = "console"
 )
+
+// otbrWatchdog is longer than the Thread border router waits anywhere, flash and a
+// radio that gives no answer included.
+const otbrWatchdog = 3 * time.Minute
 
 // environment is what every service starts with.
 var environment = []string{
@@ -54,6 +60,12 @@ func services(b rtl8196e.Board) []supervisor.Spec {
 			// add-on, which the applet becomes.
 			Name: svcTunnel, Argv: []string{"gw", "wireguard"}, After: []string{svcUserdata, svcBridge, svcCore},
 			Manual: true, OOMScoreAdj: 100,
+		},
+		{
+			// Only in OTBR mode. It says ready when its agent works, which may
+			// take any time, and a sign of life at each look at it.
+			Name: svcOTBR, Argv: []string{"gw", "otbr"}, After: []string{svcUserdata, svcBridge, svcCore},
+			Manual: true, ReadyTimeout: -1, Watchdog: otbrWatchdog, OOMScoreAdj: -500,
 		},
 		{
 			// Bench mode, while which it runs instead of the others.

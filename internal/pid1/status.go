@@ -98,6 +98,11 @@ func (b *backend) Status(ctx context.Context) api.Status {
 			b.ask(ctx, svcCore, "panel", &panel)
 			b.ask(ctx, svcCore, "warnings", &warnings)
 		}
+		if s.Radio.Mode == config.ModeOTBR {
+			var thread []string
+			b.ask(ctx, svcOTBR, "warnings", &thread)
+			warnings = append(warnings, thread...)
+		}
 		done <- ok
 	}()
 	if b.ask(ctx, svcBridge, "status", &bridge) {
@@ -280,6 +285,11 @@ func (b *backend) Service(ctx context.Context, args api.ServiceArgs) (api.Servic
 	case "restart":
 		err = b.sup.Restart(ctx, args.Name)
 	case "try-restart":
+		if args.Name == svcOTBR {
+			// Whether it is to run at all is the setting that has changed.
+			err = b.followMode(ctx)
+			break
+		}
 		// One that is starting may have read its settings already; one in
 		// backoff may have waited for the new ones.
 		switch b.service(args.Name).State {
@@ -292,6 +302,24 @@ func (b *backend) Service(ctx context.Context, args api.ServiceArgs) (api.Servic
 	}
 	return b.service(args.Name), nil
 }
+
+// followMode has the Thread border router run or not, as radio.conf says now. It
+// does not wait until it is ready: that may take as long as the radio likes.
+func (b *backend) followMode(ctx context.Context) error {
+	if !b.in.wantsOTBR() || b.in.bootMode() == modeSafe {
+		return b.sup.Stop(ctx, svcOTBR)
+	}
+	ctx, cancel := context.WithTimeout(ctx, otbrStart)
+	defer cancel()
+	err := b.sup.Restart(ctx, svcOTBR)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// otbrStart is how long a change of settings waits for the border router.
+const otbrStart = 2 * time.Second
 
 // service is the present state of a service that is known: the set is fixed.
 func (b *backend) service(name string) api.Service {

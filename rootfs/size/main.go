@@ -54,6 +54,7 @@ var parts = []part{
 	{"no_report", "gwctl report"},
 	{"no_events", "gwctl events"},
 	{"no_bridge", "bridge"},
+	{"no_otbr", "Thread border router, gwctl thread"},
 	{"no_sshd", "SSH: sshd, port 22, passwd (x/crypto/ssh, crypto)"},
 	{"no_selftest", "selftest"},
 }

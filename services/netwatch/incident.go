@@ -10,30 +10,23 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/api"
-	"gwinit/internal/atomicfile"
+	"gwinit/internal/incident"
 	"gwinit/internal/logring"
 )
 
-// IncidentDir holds the snapshots, a text file each: N.txt, the newest with the
-// highest N.
-const IncidentDir = "/userdata/netwatch/incidents"
-
-// The snapshots' quota: keepIncidents of maxIncident bytes each, of which a
-// file of /proc or a log takes maxPart at most.
+// Of a snapshot a file of /proc or a log takes maxPart at most.
 const (
-	keepIncidents = 4
-	maxIncident   = 16 << 10
-	maxPart       = 2 << 10
-	maxKernelLog  = 4 << 10
-	logLines      = 25
-	maxSummary    = 400
+	maxIncident  = incident.MaxBytes
+	maxPart      = 2 << 10
+	maxKernelLog = 4 << 10
+	logLines     = 25
+	maxSummary   = 400
 )
 
 // snapshot writes down how things are, for people who come later. A failure to
@@ -85,48 +78,19 @@ func (r *report) json(name string, v any, err error) {
 	r.part(name, text[:min(len(text), maxPart)], err)
 }
 
-// keep stores a snapshot under the next number, and removes the oldest ones
-// first: at no time are there more than keepIncidents.
+// keep stores a snapshot.
 func (s *Service) keep(text []byte) error {
 	if err := s.opt.Writable(); err != nil {
 		return err
 	}
-	dir := filepath.Join("/", s.opt.Root, IncidentDir)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	all := s.numbers()
-	next := 1
-	if n := len(all); n > 0 {
-		next = all[n-1] + 1
-	}
-	for len(all) >= keepIncidents {
-		if err := atomicfile.Remove(s.incident(all[0])); err != nil {
-			return err
-		}
-		all = all[1:]
-	}
-	return atomicfile.Write(s.incident(next), text, 0o644)
+	return incident.Keep(s.opt.Root, text)
 }
 
 // incident is the path of one.
-func (s *Service) incident(number int) string {
-	return filepath.Join("/", s.opt.Root, IncidentDir, strconv.Itoa(number)+".txt")
-}
+func (s *Service) incident(number int) string { return incident.Path(s.opt.Root, number) }
 
 // numbers are those that there are, in their order.
-func (s *Service) numbers() (all []int) {
-	files, _ := os.ReadDir(filepath.Join("/", s.opt.Root, IncidentDir)) // none is what a box begins with
-	for _, f := range files {
-		name, ok := strings.CutSuffix(f.Name(), ".txt")
-		n, err := strconv.Atoi(name)
-		if ok && err == nil && n > 0 && n < 1<<30 && strconv.Itoa(n) == name {
-			all = append(all, n)
-		}
-	}
-	slices.Sort(all)
-	return all
-}
+func (s *Service) numbers() []int { return incident.Numbers(s.opt.Root) }
 
 // Incidents returns the snapshots that are kept, the newest first, or one with
 // its text. It reads flash.

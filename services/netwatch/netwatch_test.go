@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"gwinit/internal/api"
+	"gwinit/internal/incident"
 )
 
 // lab is a box with a fake network, in a synctest bubble.
@@ -325,7 +326,7 @@ func TestRebootLoop(t *testing.T) {
 		if n := l.said(": rebooting"); n != 2 {
 			t.Errorf("%d reboots in the next window, want 2:\n%s", n, strings.Join(l.log, "\n"))
 		}
-		if n := l.Status().Incidents; n != keepIncidents {
+		if n := l.Status().Incidents; n != incident.Most {
 			t.Errorf("%d incidents", n)
 		}
 	})
@@ -399,7 +400,7 @@ func TestDryRun(t *testing.T) {
 			t.Errorf("told %d times", n)
 		}
 		all, err := l.Incidents(api.IncidentParams{})
-		if err != nil || len(all) != keepIncidents || all[0].Number != mildLimit[toldSnapshots] {
+		if err != nil || len(all) != incident.Most || all[0].Number != mildLimit[toldSnapshots] {
 			t.Errorf("%+v, %v", all, err)
 		}
 	})
@@ -739,7 +740,7 @@ func TestIncident(t *testing.T) {
 // The quota holds, whatever else is in the folder, and the numbers go on.
 func TestIncidentQuota(t *testing.T) {
 	run(t, enabled, func(l *lab) {
-		dir := filepath.Join(l.root, IncidentDir)
+		dir := filepath.Join(l.root, incident.Dir)
 		for _, name := range []string{"7.txt", "notes", "08.txt", "-1.txt", ".9.txt.new", "99999999999999999999.txt"} {
 			put(t, filepath.Join(dir, name), "old\n")
 		}

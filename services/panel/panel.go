@@ -100,6 +100,7 @@ type Service struct {
 	mu     sync.Mutex // guards the following
 	status api.Panel
 	kernel bool // the driver in the kernel has the radio, as it is set
+	thread bool // the Thread border router has it, as it is set
 }
 
 // New returns the service; nothing happens before Run.
@@ -275,7 +276,8 @@ func (s *Service) settings(ctx context.Context) {
 	leds, _ := config.LoadLEDs(s.opt.Root)
 	radio, _ := config.LoadRadio(s.opt.Root, s.opt.Board)
 	s.mu.Lock()
-	s.kernel = radio.KernelEngine
+	s.thread = radio.Mode == config.ModeOTBR
+	s.kernel = radio.KernelEngine && !s.thread
 	s.status.Mode = leds.Mode
 	s.mu.Unlock()
 	if s.lamp != nil {
@@ -519,6 +521,12 @@ func (s *Service) there(name string) bool {
 // client tells whether a client has the radio. Only if there are connections at
 // all, and it is not known, the bridge is asked whether one of them is.
 func (s *Service) client(ctx context.Context, was bool) bool {
+	s.mu.Lock()
+	thread := s.thread
+	s.mu.Unlock()
+	if thread {
+		return s.attached()
+	}
 	n := 0
 	for _, name := range []string{"proc/net/tcp", "proc/net/tcp6"} {
 		b, _ := os.ReadFile(s.path(name)) // a kernel without IPv6 has no tcp6
@@ -534,6 +542,17 @@ func (s *Service) client(ctx context.Context, was bool) bool {
 	defer cancel()
 	is, err := s.opt.Box.Client(ctx)
 	return is && err == nil
+}
+
+// attached tells whether the box is part of a Thread network. The role that the
+// border router has left counts as long as it owns the radio.
+func (s *Service) attached() bool {
+	b, err := os.ReadFile(s.path(api.RolePath))
+	if err != nil || !api.Attached(strings.TrimSpace(string(b))) {
+		return false
+	}
+	h, err := radiolock.Look(s.opt.Root)
+	return err == nil && h.Name == config.ModeOTBR
 }
 
 // established counts the connections to a local port in /proc/net/tcp or tcp6:

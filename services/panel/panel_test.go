@@ -457,6 +457,45 @@ func TestPatterns(t *testing.T) {
 }
 
 // INV 11: without chip and LEDs it runs and says so.
+// In Thread mode the LED is lit while the box is part of a network, by what the
+// border router says and as long as it is there.
+func TestThreadRole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.put("userdata/etc/radio.conf", "MODE=otbr\n")
+		r.put("proc/net/tcp", "0: 0:22B8 0:C822 01\n")
+		r.box.client = true // a client that waits for its end
+		r.run(nil)
+		r.pass(lookEvery)
+		r.shows("none 0 ? ?", "off")
+		lock, err := radiolock.Acquire(r.root, "otbr")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, role := range []struct {
+			name, shown string
+		}{{"disabled", "off"}, {"detached", "off"}, {"child", "client"}, {"router", "client"}, {"leader", "client"}, {"lead", "off"}} {
+			r.put(api.RolePath, role.name+"\n")
+			r.pass(lookEvery)
+			if got := r.svc.Status().Pattern; got != role.shown {
+				t.Errorf("role %s: pattern %s", role.name, got)
+			}
+		}
+		r.put(api.RolePath, "leader\n")
+		r.pass(lookEvery)
+		r.shows("none 60 ? ?", "client")
+		// A border router that was killed leaves its role, and no lock.
+		if err := lock.Release(); err != nil {
+			t.Fatal(err)
+		}
+		r.pass(lookEvery)
+		r.shows("none 0 ? ?", "off")
+		if got := r.box.list(); got != "" {
+			t.Errorf("the bridge was asked: %s", got)
+		}
+	})
+}
+
 func TestNothingThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -8,18 +8,15 @@ import (
 	"fmt"
 	"time"
 
-	"gwinit/board/rtl8196e"
-	"gwinit/internal/gpio"
 	"gwinit/internal/kernelbridge"
 	"gwinit/internal/radiolock"
+	"gwinit/internal/radioreset"
 )
 
-// Timing of a reset of the radio. The pulse is as long as the kernel's driver
-// makes it.
+// Timing of a reset of the radio.
 const (
 	releaseFor  = 30 * time.Second // the loan's deadline, if we die in between
 	releaseWait = 10 * time.Second
-	pulse       = 100 * time.Millisecond
 )
 
 // lockName is who has the radio meanwhile.
@@ -36,7 +33,7 @@ func (s *Service) resetRadio(ctx context.Context) (err error) {
 		return derr
 	}
 	if driver != nil && s.kernelEngine() {
-		return s.told(driver.PulseReset(ctx))
+		return s.told(s.resetLine(driver).Pulse(ctx, radioreset.Hold))
 	}
 	lent := s.opt.Box.Release(ctx, releaseFor)
 	if lent == nil {
@@ -53,39 +50,18 @@ func (s *Service) resetRadio(ctx context.Context) (err error) {
 		return fmt.Errorf("the radio is not reset: %w", errors.Join(err, lent))
 	}
 	defer lock.Release()
-	if driver != nil {
-		return s.told(driver.PulseReset(ctx))
-	}
-	return s.told(s.pulse(ctx))
+	return s.told(s.resetLine(driver).Pulse(ctx, radioreset.Hold))
 }
 
 func (s *Service) told(err error) error {
 	if err != nil {
-		return fmt.Errorf("the radio is not reset: %w", err)
+		return err
 	}
 	s.opt.Log("panel: the radio was reset")
 	return nil
 }
 
-// pulse holds the radio's reset line.
-func (s *Service) pulse(ctx context.Context) error {
-	want, ok := s.opt.Board.GPIO.Line(rtl8196e.LineRadioNRST)
-	if !ok {
-		return errors.New("this board's data has no reset line")
-	}
-	line, err := gpio.Open(s.opt.Kernel, s.opt.Root, s.opt.Board.GPIO, want, s.opt.Board.ID != rtl8196e.Unknown, gpio.Output, 0, "gw radio reset")
-	if err != nil {
-		return err
-	}
-	defer line.Close()
-	err = line.Set(true)
-	if err == nil {
-		t := time.NewTimer(pulse)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		}
-	}
-	return errors.Join(err, line.Set(false))
+// resetLine is the radio's reset line.
+func (s *Service) resetLine(driver *kernelbridge.Driver) radioreset.Line {
+	return radioreset.Line{Root: s.opt.Root, Board: s.opt.Board, Kernel: s.opt.Kernel, Driver: driver}
 }

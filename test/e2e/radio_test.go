@@ -51,7 +51,11 @@ func TestRadioOwnership(t *testing.T) {
 	if r := radio("take"); r.Owner != "bridge" || r.Released != 0 {
 		t.Errorf("taken back, the radio is %+v", r)
 	}
-	if r := radio("mode otbr"); r.Owner != "" || r.Mode != "otbr" {
+	// There is no agent: that is said, and the bridge has let go of the radio.
+	if out := run(t, m, "gwctl radio mode otbr 2>&1 || true"); !strings.Contains(out, "there is no /userdata/usr/bin/otbr-agent") {
+		t.Errorf("to Thread mode without an agent: %s", out)
+	}
+	if r := radio(""); r.Owner != "" || r.Mode != "otbr" {
 		t.Errorf("in Thread mode the radio is %+v", r)
 	}
 	if r := radio("mode zigbee"); r.Owner != "bridge" || r.Mode != "zigbee" {
