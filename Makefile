@@ -161,6 +161,12 @@ bench-bridge: image ## the bridge beside ser2net, socat and a C loop (RUNS=7, ON
 	CGO_ENABLED=0 $(BUILD) -o build/gw.host ./cmd/gwinit
 	go run ./test/bench/bridge -n $(or $(RUNS),7) $(if $(ONLY),-only $(ONLY))
 
+.PHONY: bench-iperf3
+bench-iperf3: | build ## iperf3's server beside the C one, on this computer (RUNS=5)
+	@test/deps/deps.sh test
+	CGO_ENABLED=0 $(BUILD) -o build/gw.host ./cmd/gwinit
+	go run ./test/bench/iperf3 -n $(or $(RUNS),5)
+
 bench-qdisc: image ## the bridge beside bulk TCP, by pfifo and fq_codel (5 minutes; draws docs/qdisc.svg)
 	@test/deps/deps.sh image kernel qemu bench
 	go run ./test/bench/bridge -only qdisc -out build/bench/qdisc.json -svg docs/qdisc.svg
