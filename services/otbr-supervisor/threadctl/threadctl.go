@@ -105,7 +105,11 @@ func (c command) call(method, params string) (json.RawMessage, error) {
 	if params != "" {
 		a.Params = json.RawMessage(params)
 	}
-	return c.ask(c.ctx, api.OpCall, a)
+	data, err := c.ask(c.ctx, api.OpCall, a)
+	if err != nil && !alive(c.status()) {
+		err = fmt.Errorf("%w; gwctl radio tells whose the radio is, gwctl radio mode otbr gives it to Thread", err)
+	}
+	return data, err
 }
 
 // text asks for a string and prints it, with a line end.

@@ -79,7 +79,7 @@ func TestVerbs(t *testing.T) {
 	}{
 		{"", "", "text", `"agent    ready\n"`, "text", "agent    ready\n", false, ""},
 		{"-json", "", "show", `{"state":"ready"}`, "show", `{"state":"ready"}` + "\n", false, ""},
-		{"", "", "", "", "text", "", false, "not running"},
+		{"", "", "", "", "text", "", false, "not running; gwctl radio tells whose the radio is"},
 		{"dataset", "", "dataset", `"0e08"`, "dataset", "0e08\n", true, ""},
 		{"dataset -json", "", "dataset", `"0e08"`, "dataset", `"0e08"` + "\n", true, ""},
 		{"children", "", "table", `"| ID |\n"`, `table {"name":"children"}`, "| ID |\n", false, ""},
