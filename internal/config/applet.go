@@ -252,7 +252,7 @@ func (c command) changed(change Change, err error) error {
 		case state == Reloaded:
 			done.Reloaded = append(done.Reloaded, s)
 			c.say("%s %s it from now on\n", s, would("uses", "would use"))
-		case state == "running":
+		case state == "running" || state == "starting": // Thread may take its time
 			done.Restarted = append(done.Restarted, s)
 			c.say("%s %s\n", s, would("restarted", "would be restarted, if it runs"))
 		default:

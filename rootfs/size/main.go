@@ -65,7 +65,6 @@ var budget = []struct {
 	kib  int
 }{
 	{"iperf3 server, bench mode", 50},
-	{"OTBR supervisor", 40},
 	{"radio flashing (GBL, XMODEM, probes)", 50},
 	{"NTP", 20},
 	{"updates (minisign, slots)", 40},

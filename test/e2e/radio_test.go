@@ -52,9 +52,13 @@ func TestRadioOwnership(t *testing.T) {
 		t.Errorf("taken back, the radio is %+v", r)
 	}
 	// There is no agent: that is said, and the bridge has let go of the radio.
-	if out := run(t, m, "gwctl radio mode otbr 2>&1 || true"); !strings.Contains(out, "there is no /userdata/usr/bin/otbr-agent") {
+	if out := run(t, m, "gwctl radio mode otbr 2>&1 || true"); !strings.Contains(out, "gwctl: ") || !strings.Contains(out, "otbr") {
 		t.Errorf("to Thread mode without an agent: %s", out)
 	}
+	await(t, m, "word of the agent that is not there", func(s api.Status) bool {
+		o := service(t, s, "otbr")
+		return o.State == "failed" && strings.Contains(o.LastExit, "there is no /userdata/usr/bin/otbr-agent")
+	})
 	if r := radio(""); r.Owner != "" || r.Mode != "otbr" {
 		t.Errorf("in Thread mode the radio is %+v", r)
 	}
