@@ -74,10 +74,7 @@ func KernelParameter(root, key string) (value string) {
 // readSome reads up to 4 KiB, more than any of these files holds, and nil when
 // there is no such file.
 func readSome(root, name string) []byte {
-	if root == "" {
-		root = "/"
-	}
-	f, err := os.Open(filepath.Join(root, name))
+	f, err := os.Open(filepath.Join("/", root, name))
 	if err != nil {
 		return nil
 	}

@@ -74,7 +74,7 @@ const (
 // Find returns the page that the kernel below root ("" or "/" on the box)
 // reserves, or ErrNoPage. Its reg property must be two cells of 32 bits.
 func Find(root string) (rtl8196e.Page, error) {
-	pattern := filepath.Join(rooted(root), "proc/device-tree/reserved-memory/boothold@*/reg")
+	pattern := filepath.Join("/", root, "proc/device-tree/reserved-memory/boothold@*/reg")
 	found, err := filepath.Glob(pattern)
 	if err != nil || len(found) == 0 {
 		return rtl8196e.Page{}, ErrNoPage
@@ -216,7 +216,7 @@ func open(root string) (*memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(rooted(root), "dev/mem")
+	path := filepath.Join("/", root, "dev/mem")
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_SYNC|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -257,11 +257,4 @@ func (m *memory) put(at, v uint32) error {
 		return fmt.Errorf("%w: %#08x holds %#08x instead of %#08x", ErrVerify, at, back, v)
 	}
 	return nil
-}
-
-func rooted(root string) string {
-	if root == "" {
-		return "/"
-	}
-	return root
 }

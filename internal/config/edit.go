@@ -305,7 +305,7 @@ type original struct {
 }
 
 func remember(root, file string) (original, error) {
-	o := original{path: filepath.Join(rooted(root), file)}
+	o := original{path: filepath.Join("/", root, file)}
 	text, err := readBounded(o.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return o, nil
@@ -340,7 +340,7 @@ func appendNew(all, more []string) []string {
 // applyFile changes one file, or only finds out whether it may. It returns those
 // of the edits that change something.
 func applyFile(root string, b rtl8196e.Board, file string, edits []edit, dry bool) (changed []edit, warnings []Warning, err error) {
-	path := filepath.Join(rooted(root), file)
+	path := filepath.Join("/", root, file)
 	name := edits[0].Name
 	if len(edits) == 1 && edits[0].unset && edits[0].Key == "" {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -511,7 +511,7 @@ func commentOf(s Setting, line string) string {
 // StoreMAC keeps mac as the interface's, in place of what is stored. Errors are
 // an *Error. It blocks on flash.
 func StoreMAC(root string, mac [6]byte) error {
-	path := filepath.Join(rooted(root), fileMAC)
+	path := filepath.Join("/", root, fileMAC)
 	err := makeDir(filepath.Dir(path))
 	if err == nil {
 		err = atomicfile.Write(path, []byte(formatMAC(mac)+"\n"), 0o644)

@@ -1061,7 +1061,7 @@ func (l *loader) passwd() []User {
 
 // thread tells whether a Thread network is stored.
 func (l *loader) thread() bool {
-	d, err := os.Open(filepath.Join(rooted(l.root), dirThread))
+	d, err := os.Open(filepath.Join("/", l.root, dirThread))
 	if err != nil {
 		return false
 	}

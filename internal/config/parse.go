@@ -156,7 +156,7 @@ func (l *loader) read(path string) (string, bool) {
 	if text, ok := l.instead[path]; ok {
 		return text, true
 	}
-	f, err := os.OpenFile(filepath.Join(rooted(l.root), path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(filepath.Join("/", l.root, path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", false
 	}
@@ -267,11 +267,4 @@ func (l *loader) firstLine(path string) (value string, line int) {
 		}
 	}
 	return "", 0
-}
-
-func rooted(root string) string {
-	if root == "" {
-		return "/"
-	}
-	return root
 }

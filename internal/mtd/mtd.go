@@ -50,7 +50,7 @@ const maxProc = 16 << 10
 // List returns the partitions of the kernel below root ("" or "/" on the box).
 // A kernel without MTD has none, and no error.
 func List(root string) ([]Partition, error) {
-	f, err := os.Open(at(root, "/proc/mtd"))
+	f, err := os.Open(filepath.Join("/", root, "/proc/mtd"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -134,11 +134,11 @@ const (
 
 // Nodes makes the partition's device nodes below root where devtmpfs did not.
 func (p Partition) Nodes(root string) error {
-	err := node(at(root, p.CharDevice()), unix.S_IFCHR|0o600, unix.Mkdev(charMajor, uint32(2*p.Index)))
+	err := node(filepath.Join("/", root, p.CharDevice()), unix.S_IFCHR|0o600, unix.Mkdev(charMajor, uint32(2*p.Index)))
 	if err != nil {
 		return err
 	}
-	return node(at(root, p.BlockDevice()), unix.S_IFBLK|0o600, unix.Mkdev(blockMajor, uint32(p.Index)))
+	return node(filepath.Join("/", root, p.BlockDevice()), unix.S_IFBLK|0o600, unix.Mkdev(blockMajor, uint32(p.Index)))
 }
 
 func node(path string, mode uint32, dev uint64) error {
@@ -151,14 +151,14 @@ func node(path string, mode uint32, dev uint64) error {
 
 // Open opens the partition to read it, with its node made when it is missing.
 func (p Partition) Open(root string) (*os.File, error) {
-	f, err := os.Open(at(root, p.CharDevice()))
+	f, err := os.Open(filepath.Join("/", root, p.CharDevice()))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
 	if err := p.Nodes(root); err != nil {
 		return nil, err
 	}
-	return os.Open(at(root, p.CharDevice()))
+	return os.Open(filepath.Join("/", root, p.CharDevice()))
 }
 
 // Types of flash, as Info has them (include/uapi/mtd/mtd-abi.h).
@@ -187,11 +187,4 @@ func ReadInfo(f *os.File) (Info, error) {
 		return Info{}, &fs.PathError{Op: "MEMGETINFO", Path: f.Name(), Err: errno}
 	}
 	return info, nil
-}
-
-func at(root, path string) string {
-	if root == "" {
-		return path
-	}
-	return filepath.Join(root, path)
 }

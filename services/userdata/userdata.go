@@ -71,7 +71,7 @@ type System interface {
 // Mount does the work: it returns what became of the partition of the kernel
 // below root ("" or "/" on the box). It may block in the kernel for ever.
 func Mount(root string, sys System) api.Userdata {
-	dir := filepath.Join(rooted(root), Dir)
+	dir := filepath.Join("/", root, Dir)
 	if u, ok := already(dir, sys); ok {
 		if p, err := mtd.Find(root, rtl8196e.PartUserdata); err == nil {
 			u.Device = p.CharDevice()
@@ -211,18 +211,11 @@ func work(root string, sys System, out, log io.Writer) (api.Userdata, error) {
 	return u, err
 }
 
-func rooted(root string) string {
-	if root == "" {
-		return "/"
-	}
-	return root
-}
-
 // supervise runs start's process and waits for it until the deadline. It
 // returns the line for people.
 func supervise(root string, start func(out *os.File) error, limit time.Duration) (string, error) {
 	// A verdict from an earlier run is none on this one.
-	if err := os.Remove(filepath.Join(rooted(root), VerdictPath)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join("/", root, VerdictPath)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	r, w, err := os.Pipe()

@@ -24,7 +24,7 @@ var ErrNoVerdict = errors.New("/userdata has not been looked at yet")
 // box). It reads memory, asks the partition nothing and does not block; the
 // space is that of the mount, see Space for what is left now.
 func ReadVerdict(root string) (api.Userdata, error) {
-	f, err := os.Open(filepath.Join(rooted(root), VerdictPath))
+	f, err := os.Open(filepath.Join("/", root, VerdictPath))
 	if errors.Is(err, fs.ErrNotExist) {
 		return api.Userdata{}, ErrNoVerdict
 	}
@@ -58,7 +58,7 @@ func Writable(root string) error {
 // there is none.
 func Space(root string) (total, free uint64, readOnly bool, err error) {
 	var st unix.Statfs_t
-	if err := unix.Statfs(filepath.Join(rooted(root), Dir), &st); err != nil {
+	if err := unix.Statfs(filepath.Join("/", root, Dir), &st); err != nil {
 		return 0, 0, false, err
 	}
 	if int64(st.Type) != jffs2Magic {
@@ -73,7 +73,7 @@ var ErrNotMounted = errors.New("no JFFS2 is mounted on " + Dir)
 
 // replaceVerdict writes the verdict over any other.
 func replaceVerdict(root string, u api.Userdata) error {
-	path := filepath.Join(rooted(root), VerdictPath)
+	path := filepath.Join("/", root, VerdictPath)
 	next := path + ".new"
 	if err := os.WriteFile(next, encode(u), 0o644); err != nil {
 		return err
@@ -84,7 +84,7 @@ func replaceVerdict(root string, u api.Userdata) error {
 // firstVerdict writes the verdict unless there is one: the process that was
 // given up may have come to its end at this very moment, and knows better.
 func firstVerdict(root string, u api.Userdata) error {
-	f, err := os.OpenFile(filepath.Join(rooted(root), VerdictPath), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := os.OpenFile(filepath.Join("/", root, VerdictPath), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
