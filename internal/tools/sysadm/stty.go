@@ -77,6 +77,13 @@ func (s system) stty(_ context.Context, std applet.IO, args []string) error {
 		return showModes(std, fd, t)
 	}
 	ws, wserr := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+	if len(args) == 1 && args[0] == "size" {
+		if wserr != nil {
+			return fmt.Errorf("%s: %w", f.Name(), wserr)
+		}
+		_, err := fmt.Fprintln(std.Out, ws.Row, ws.Col)
+		return err
+	}
 	if wserr != nil {
 		ws = &unix.Winsize{}
 	}

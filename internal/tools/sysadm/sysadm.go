@@ -57,7 +57,7 @@ func (s system) applets() []applet.Applet {
 		tool("hostname", "show or set the host's name", "hostname [NAME]\n\nSet this way it lasts until the next boot.", s.hostname),
 		tool("id", "user and group numbers", "id [-u|-g]", id),
 		tool("mount", "mount a file system, or list them", "mount\nmount [-t TYPE] [-o OPTION,...] [-r] DEVICE FOLDER\nmount -o remount,OPTION,... FOLDER\n\n  OPTION  ro rw bind rbind move remount nosuid nodev noexec noatime nodiratime relatime sync dirsync, or the file system's\n  -r      ro", s.mountCommand),
-		tool("stty", "show or set the terminal", "stty [-F DEVICE] [-a]\nstty [-F DEVICE] [BAUD] [SETTING...]\n\n  SETTING  sane raw [-]echo [-]icanon [-]isig [-]icrnl [-]ixon [-]ixoff [-]crtscts [-]opost [-]onlcr\n           [-]cstopb [-]parenb [-]parodd [-]clocal [-]hupcl cs7 cs8 rows N cols N", s.stty),
+		tool("stty", "show or set the terminal", "stty [-F DEVICE] [-a|size]\nstty [-F DEVICE] [BAUD] [SETTING...]\n\n  SETTING  sane raw [-]echo [-]icanon [-]isig [-]icrnl [-]ixon [-]ixoff [-]crtscts [-]opost [-]onlcr\n           [-]cstopb [-]parenb [-]parodd [-]clocal [-]hupcl cs7 cs8 rows N cols N", s.stty),
 		tool("sync", "write everything to flash", "sync", func(context.Context, applet.IO, []string) error {
 			unix.Sync()
 			return nil

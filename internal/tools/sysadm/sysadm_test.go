@@ -244,6 +244,29 @@ func TestStty(t *testing.T) {
 	if r := run(t, system{}, "stty", "-F", "/dev/null"); r.Status != 1 {
 		t.Errorf("%+v", r)
 	}
+	if r := run(t, system{}, "stty", "-F", "/dev/null", "size"); r.Status != 1 {
+		t.Errorf("%+v", r)
+	}
+	// The size that one sets is the size that the next one reads.
+	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ptmx.Close()
+	n, err := unix.IoctlGetInt(int(ptmx.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(ptmx.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	pts := fmt.Sprintf("/dev/pts/%d", n)
+	if r := run(t, system{}, "stty", "-F", pts, "rows", "50", "cols", "132"); r.Status != 0 {
+		t.Errorf("%+v", r)
+	}
+	if r := run(t, system{}, "stty", "-F", pts, "size"); r.Out != "50 132\n" {
+		t.Errorf("%+v", r)
+	}
 }
 
 func TestNames(t *testing.T) {
