@@ -6,14 +6,16 @@
 //
 // Options:
 //   --dir DIR        folder with node_modules (what install.sh prints)
-//   --steps LIST     of resumed,join,reports,cut,restored (default: all, in this order)
+//   --steps LIST     of resumed,join,reports,cut,restored,steady (default: all but
+//                    steady, in this order)
 //   --reports N      messages in the reports step, half of them before a restart (1000)
 //   --cut-reports N  messages in the cut step (300)
+//   --until FILE     ends the steady step, once it is there
 //   --timeout S      for the whole run (120)
 //   --verbose        the client's log on standard error
 //
 // Prints one line of JSON. Exit status 0: all as it should be; 1: not.
-import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
+import {existsSync, mkdtempSync, readFileSync, rmSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import net from 'node:net';
 import {tmpdir} from 'node:os';
@@ -29,6 +31,7 @@ const {values: opt} = parseArgs({
         steps: {type: 'string', default: 'resumed,join,reports,cut,restored'},
         reports: {type: 'string', default: '1000'},
         'cut-reports': {type: 'string', default: '300'},
+        until: {type: 'string', default: ''},
         timeout: {type: 'string', default: '120'},
         verbose: {type: 'boolean', default: false},
     },
@@ -275,6 +278,21 @@ const steps = {
             relay.close();
         }
         check((await start(opt.url)).how === 'resumed', 'start after the relay');
+    },
+
+    // Messages on and on over one connection, while others do with the gateway what they like.
+    async steady() {
+        check(opt.until, 'steady needs --until FILE');
+        const batch = 50;
+        result.steady = {received: 0};
+        do {
+            client.numbers.length = 0;
+            const job = await radio(`report ${batch} 20ms`);
+            await client.until(() => client.disconnected || client.numbers.length >= batch, 120, `${batch} messages`);
+            check(!client.disconnected, `the client lost its connection after ${result.steady.received} messages`);
+            exactly(client.numbers, job.first, job.last, 'steady');
+            result.steady.received += batch;
+        } while (!existsSync(opt.until));
     },
 
     // An empty radio gets the network back from the client's backup.
