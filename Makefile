@@ -146,7 +146,7 @@ soak: image ## the long form: power cuts, kills with their back-off, load
 	GW_SOAK=1 go test -count=1 -timeout 1h -v -run '^(TestFullRate|TestStorm)$$' ./services/bridge
 	GW_SOAK=1 go test -tags e2e -count=1 -timeout 4h -v -run '$(or $(RUN),.)' ./test/e2e
 
-.PHONY: bench bench-boot bench-bridge bench-qdisc bench-toolchain
+.PHONY: bench bench-boot bench-bridge bench-manage bench-qdisc bench-toolchain
 bench: bench-boot bench-bridge bench-toolchain ## every benchmark; results in build/bench
 bench-toolchain: image ## instructions, code and flash beside stock Go's
 	@go build -o build/rlxemu ./toolchain/rlx/emu/rlxemu
@@ -166,6 +166,10 @@ bench-iperf3: | build ## iperf3's server beside the C one, on this computer (RUN
 	@test/deps/deps.sh test
 	CGO_ENABLED=0 $(BUILD) -o build/gw.host ./cmd/gwinit
 	go run ./test/bench/iperf3 -n $(or $(RUNS),5)
+
+bench-manage: image ## what a scrape and a login cost, and what they leave to the bridge (15 minutes)
+	@test/deps/deps.sh image kernel qemu bench
+	go run ./test/bench/bridge -only manage -out build/bench/manage.json
 
 bench-qdisc: image ## the bridge beside bulk TCP, by pfifo and fq_codel (5 minutes; draws docs/qdisc.svg)
 	@test/deps/deps.sh image kernel qemu bench

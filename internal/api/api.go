@@ -62,6 +62,13 @@ const (
 	OpCall     = "call"     // CallArgs; forwarded to the service, Data is its answer, or with Follow that of each
 )
 
+// StatusArgs asks for the Status.
+type StatusArgs struct {
+	// Own leaves out what services would have to be asked for: Network, Clock,
+	// Panel, Bridge, and their warnings.
+	Own bool `json:"own,omitempty"`
+}
+
 // LogsArgs asks for log lines.
 type LogsArgs struct {
 	Service string `json:"service,omitempty"` // empty: all

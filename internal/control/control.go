@@ -35,7 +35,7 @@ const SocketPath = "/run/gwinit.sock"
 // error is sent with api.CodeFailed and should say what to do.
 type Backend interface {
 	// Status describes the box. What does not answer in time is left out.
-	Status(ctx context.Context) api.Status
+	Status(ctx context.Context, args api.StatusArgs) api.Status
 	// Logs returns the newest args.Lines lines of args.Service (all of them
 	// if 0), oldest first. An unknown service is api.CodeNotFound.
 	Logs(args api.LogsArgs) ([]api.LogLine, error)

@@ -13,6 +13,7 @@ import (
 // request is a checked api.Request: the arguments of op, the others zero.
 type request struct {
 	op       string
+	status   api.StatusArgs
 	logs     api.LogsArgs
 	service  api.ServiceArgs
 	shutdown api.ShutdownArgs
@@ -42,7 +43,7 @@ func parse(line []byte) (request, *api.Error) {
 	}
 	switch in.Op {
 	case api.OpStatus:
-		return r, arguments(in, &struct{}{})
+		return r, arguments(in, &r.status)
 	case api.OpLogs:
 		if err := arguments(in, &r.logs); err != nil {
 			return r, err

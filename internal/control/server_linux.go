@@ -279,7 +279,7 @@ func (c *conn) answer(ctx context.Context, line []byte) error {
 	var err error
 	switch r.op {
 	case api.OpStatus:
-		data = c.s.backend.Status(ctx)
+		data = c.s.backend.Status(ctx, r.status)
 	case api.OpLogs:
 		if r.logs.Follow {
 			return c.follow(ctx, r.logs)
@@ -306,11 +306,7 @@ func (c *conn) answer(ctx context.Context, line []byte) error {
 	if err != nil {
 		return c.refuse(c.problem(ctx, err))
 	}
-	raw, err := wire.Marshal(data)
-	if err != nil {
-		return c.refuse(&api.Error{Code: api.CodeFailed, Message: fmt.Sprintf("the answer is not JSON: %v", err)})
-	}
-	return c.reply(api.Reply{OK: true, Data: raw})
+	return c.send(wire.Answer(data))
 }
 
 // problem is what err of the Backend looks like to a client.
@@ -540,14 +536,19 @@ func (c *conn) refuse(e *api.Error) error {
 
 func (c *conn) reply(r api.Reply) error {
 	line, err := wire.Line(r)
-	if errors.Is(err, wire.ErrTooLong) && r.Error == nil {
-		return c.refuse(&api.Error{Code: api.CodeFailed, Message: fmt.Sprintf("the answer is a %v", err)})
-	}
-	if err != nil && r.Error == nil {
-		return c.refuse(&api.Error{Code: api.CodeFailed, Message: fmt.Sprintf("the answer is not JSON: %v", err)})
-	}
-	if err != nil {
+	if r.Error != nil && err != nil {
 		return err
+	}
+	return c.send(line, err)
+}
+
+// send sends a line, or says why there is none.
+func (c *conn) send(line []byte, err error) error {
+	switch {
+	case errors.Is(err, wire.ErrTooLong):
+		return c.refuse(&api.Error{Code: api.CodeFailed, Message: fmt.Sprintf("the answer is a %v", err)})
+	case err != nil:
+		return c.refuse(&api.Error{Code: api.CodeFailed, Message: fmt.Sprintf("the answer is not JSON: %v", err)})
 	}
 	_ = c.f.SetWriteDeadline(time.Now().Add(c.s.o.WriteTimeout))
 	_, err = c.f.Write(line)

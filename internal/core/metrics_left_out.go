@@ -2,4 +2,4 @@
 
 package core
 
-func newMetrics(string, func(string)) reloader { return nothing{} }
+func newMetrics(string, func(string), *facts) reloader { return nothing{} }

@@ -10,14 +10,13 @@ import (
 )
 
 // sshCount is what the SSH service has counted, also while it does not run.
-func sshCount(path string) ([]byte, error) {
-	var n api.SSH
+func sshCount(path string) (n api.SSH, err error) {
 	b, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(b, &n)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
-	return json.Marshal(n)
+	return n, err
 }

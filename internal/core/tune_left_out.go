@@ -5,6 +5,8 @@ package core
 import (
 	"context"
 	"errors"
+
+	"gwinit/internal/api"
 )
 
 func newTuner(bool) tuner { return untuned{} }
@@ -22,6 +24,8 @@ func (untuned) Reload() {}
 func (untuned) Warnings() []string { return nil }
 
 func (untuned) Use(string) error { return nil }
+
+func (untuned) Traffic() *api.Ethernet { return nil }
 
 func (untuned) Call(string, []byte) ([]byte, error) {
 	return nil, errors.New("this gateway was built without tuning (no_ethtune)")

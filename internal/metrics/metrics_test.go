@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -249,5 +250,65 @@ func TestCollect(t *testing.T) {
 		return asker(s, &asked)(ctx, op, args)
 	}); !errors.Is(err, gone) {
 		t.Errorf("%v", err)
+	}
+}
+
+// What core knows itself is what it says when it is asked.
+func TestCollectLocal(t *testing.T) {
+	s := full()
+	var asked []string
+	want, err := Collect(t.Context(), asker(s, &asked))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A warning of each, of which PID 1 knows one.
+	want.Status.Warnings = []string{"PID 1's", "core's"}
+	want.Bridge.Warnings, want.Status.Bridge = []string{"the bridge's"}, &want.Bridge.Bridge
+	want.Status.Radio.Baud, want.Status.Radio.Flow = want.Bridge.Baud, want.Bridge.Flow
+	own := s
+	status := *s.Status
+	status.Network, status.Clock, status.Bridge, status.Warnings = nil, nil, nil, []string{"PID 1's"}
+	bridge := *s.Bridge
+	bridge.Warnings = want.Bridge.Warnings
+	own.Status, own.Bridge = &status, &bridge
+	asked = nil
+	got, err := CollectLocal(t.Context(), asker(own, &asked), Local{
+		Network: s.Status.Network, Clock: s.Status.Clock, Warnings: []string{"core's"}, Ethernet: want.Ethernet, Netwatch: want.Netwatch, SSH: want.SSH,
+	})
+	if err != nil || strings.Join(asked, " ") != "status bridge/watch" {
+		t.Errorf("asked %q, %v", asked, err)
+	}
+	want.Status.Warnings = append(want.Status.Warnings, "the bridge's")
+	if got, want := string(Append(nil, got)), string(Append(nil, want)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	// A bridge that does not answer is left out, and nothing else.
+	got, err = CollectLocal(t.Context(), asker(Sample{Status: &status}, &asked), Local{Network: s.Status.Network})
+	if err != nil || got.Bridge != nil || got.Status.Bridge != nil || got.Status.Network == nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	gone := errors.New("gone")
+	for fails := 1; fails <= 2; fails++ {
+		n := 0
+		if _, err := CollectLocal(t.Context(), func(ctx context.Context, op string, args any) (json.RawMessage, error) {
+			if n++; n == fails {
+				return nil, gone
+			}
+			return asker(own, &asked)(ctx, op, args)
+		}, Local{}); !errors.Is(err, gone) {
+			t.Errorf("question %d: %v", fails, err)
+		}
+	}
+}
+
+func TestBounds(t *testing.T) {
+	all := strings.Fields(bounds)
+	if len(all) != lastBucket-firstBucket+1 {
+		t.Fatalf("%d bounds", len(all))
+	}
+	for i, got := range all {
+		if want := strconv.FormatFloat(float64(uint64(1)<<(i+firstBucket))/1e6, 'g', -1, 64); got != want {
+			t.Errorf("bound %d is %s, want %s", i, got, want)
+		}
 	}
 }

@@ -37,7 +37,7 @@ type backend struct {
 var _ control.Backend = (*backend)(nil)
 
 // Status implements control.Backend.
-func (b *backend) Status(ctx context.Context) api.Status {
+func (b *backend) Status(ctx context.Context, args api.StatusArgs) api.Status {
 	s := api.Status{
 		Version:  b.in.version,
 		Board:    api.Board{ID: b.in.board.ID, Model: b.in.board.Model, Emulated: b.in.board.Emulated},
@@ -77,6 +77,24 @@ func (b *backend) Status(ctx context.Context) api.Status {
 	if radio.Mode != "" {
 		s.Radio.Mode = radio.Mode
 	}
+	s.Radio.Baud, s.Radio.Flow = radio.Baud, radio.Flow
+	if radio.Flow == "" {
+		s.Radio.Flow = b.in.board.Radio.Flow
+	}
+	if !args.Own {
+		b.ofServices(ctx, &s)
+	}
+	// Behind the answers: what they say of the clock holds for it.
+	mono, wall := logring.System()
+	s.Uptime = float64(mono) / 1e9
+	if wall >= logring.WallKnown {
+		s.Wall = wall
+	}
+	return s
+}
+
+// ofServices adds what services say of themselves.
+func (b *backend) ofServices(ctx context.Context, s *api.Status) {
 	// The two answers are asked for side by side: a hung one costs its time once.
 	var bridge api.Bridge
 	var network api.Network
@@ -109,11 +127,6 @@ func (b *backend) Status(ctx context.Context) api.Status {
 		s.Bridge = &bridge
 		s.Radio.Baud, s.Radio.Flow = bridge.Baud, bridge.Flow
 		s.Warnings = append(s.Warnings, bridge.Warnings...)
-	} else {
-		s.Radio.Baud, s.Radio.Flow = radio.Baud, radio.Flow
-		if radio.Flow == "" {
-			s.Radio.Flow = b.in.board.Radio.Flow
-		}
 	}
 	select {
 	case ok := <-done:
@@ -127,13 +140,6 @@ func (b *backend) Status(ctx context.Context) api.Status {
 		s.Warnings = append(s.Warnings, warnings...)
 	case <-ctx.Done():
 	}
-	// Behind the answers: what they say of the clock holds for it.
-	mono, wall := logring.System()
-	s.Uptime = float64(mono) / 1e9
-	if wall >= logring.WallKnown {
-		s.Wall = wall
-	}
-	return s
 }
 
 // ask calls a service and decodes its answer. It tells whether both worked.
@@ -243,17 +249,10 @@ func (f *follower) Close() {}
 // known tells whether there is such a service, for a log that may be asked for
 // after it ended.
 func (b *backend) known(service string) error {
-	if service == "" || service == logName {
+	if service == "" || service == logName || b.sup.Has(service) {
 		return nil
 	}
-	var names []string
-	for _, s := range b.sup.Snapshot() {
-		if s.Name == service {
-			return nil
-		}
-		names = append(names, s.Name)
-	}
-	return &api.Error{Code: api.CodeNotFound, Message: "no service " + strconv.Quote(service) + "; there are " + logName + ", " + strings.Join(names, ", ")}
+	return &api.Error{Code: api.CodeNotFound, Message: "no service " + strconv.Quote(service) + "; there are " + logName + ", " + strings.Join(b.sup.Names(), ", ")}
 }
 
 // Service implements control.Backend.
@@ -342,7 +341,7 @@ func (b *backend) Call(ctx context.Context, args api.CallArgs) (json.RawMessage,
 	return b.sup.Call(ctx, args.Service, args.Method, args.Params)
 }
 
-// parseMeminfo reads the three lines of /proc/meminfo that are shown.
+// parseMeminfo reads the three lines of /proc/meminfo that are shown, its first.
 func parseMeminfo(s string) (m api.Memory) {
 	for line := range strings.Lines(s) {
 		f := strings.Fields(line)
@@ -360,6 +359,7 @@ func parseMeminfo(s string) (m api.Memory) {
 			m.Free = n
 		case "MemAvailable:":
 			m.Available = n
+			return m // the others are behind it, some forty
 		}
 	}
 	return m

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -24,17 +25,19 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-func TestParseStatus(t *testing.T) {
+func TestParseStatm(t *testing.T) {
 	for _, tt := range []struct {
-		name, status string
-		rss, anon    uint64
+		name, statm string
+		rss, anon   uint64
 	}{
-		{"both", "Name:\tgw\nVmRSS:\t    2048 kB\nRssAnon:\t     512 kB\n", 2048, 512},
-		{"zombie has none", "Name:\tgw\nState:\tZ (zombie)\n", 0, 0},
-		{"no value", "VmRSS:\nRssAnon: x kB\n", 0, 0},
+		{"both", "135000 512 384 1300 0 33000 0\n", 2048, 512},
+		{"zombie", "0 0 0 0 0 0 0\n", 0, 0},
+		{"counted one after the other", "10 7 8 0 0 0 0\n", 28, 0},
+		{"cut", "135000 512", 0, 0},
+		{"no number", "a b c d e f g\n", 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if rss, anon := parseStatus([]byte(tt.status)); rss != tt.rss || anon != tt.anon {
+			if rss, anon := parseStatm([]byte(tt.statm), 4096); rss != tt.rss || anon != tt.anon {
 				t.Errorf("got %d, %d; want %d, %d", rss, anon, tt.rss, tt.anon)
 			}
 		})
@@ -44,6 +47,18 @@ func TestParseStatus(t *testing.T) {
 func TestReadUsage(t *testing.T) {
 	if u := readUsage("/proc", os.Getpid()); u.rss == 0 || u.anon == 0 || u.anon > u.rss {
 		t.Errorf("of this process: %+v", u)
+	}
+	// What the kernel says in words, which changes while one looks.
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := readUsage("/proc", os.Getpid())
+	for name, got := range map[string]uint64{"VmRSS:": u.rss, "RssAnon:": u.anon} {
+		_, rest, _ := strings.Cut(string(status), name)
+		if want := number([]byte(strings.Fields(rest)[0])); got < want/2 || got > 2*want {
+			t.Errorf("%s %d KiB, the kernel says %d", name, got, want)
+		}
 	}
 	if u := readUsage("/proc", 0); u != (usage{}) {
 		t.Errorf("of nobody: %+v", u)

@@ -329,6 +329,18 @@ func (s *Supervisor) Snapshot() []api.Service {
 	return list
 }
 
+// Has tells whether there is a service of that name. The set never changes.
+func (s *Supervisor) Has(name string) bool { return s.find(name) != nil }
+
+// Names are those of all services.
+func (s *Supervisor) Names() []string {
+	var names []string
+	for _, sv := range s.services {
+		names = append(names, sv.Name)
+	}
+	return names
+}
+
 // locked runs f under the lock. A panic of f is logged: PID 1 goes on (INV 1).
 func (s *Supervisor) locked(f func()) {
 	s.mu.Lock()

@@ -912,8 +912,9 @@ func TestSnapshot(t *testing.T) {
 		p.Say(notify.Message{Ready: true, HasStatus: true, Status: "on 8888"})
 		dir := fmt.Sprintf("%s/%d", proc, p.PID())
 		stat := "1 (a) b) S 1 1 1 0 -1 4194560 10 0 0 0 150 75 0 0 20 0 1 0 100 0 0\n"
-		status := "Name:\tgw\nVmRSS:\t    2048 kB\nRssAnon:\t     512 kB\n"
-		if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(dir+"/stat", []byte(stat), 0o644), os.WriteFile(dir+"/status", []byte(status), 0o644)); err != nil {
+		page := os.Getpagesize() / 1024
+		statm := fmt.Sprintf("135000 %d %d 1300 0 33000 0\n", 2048/page, (2048-512)/page)
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(dir+"/stat", []byte(stat), 0o644), os.WriteFile(dir+"/statm", []byte(statm), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Second)

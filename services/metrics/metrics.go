@@ -51,8 +51,8 @@ type Options struct {
 	// Settings returns what holds now: where to listen, as for net.Listen ("":
 	// nowhere), and who is let in beside local networks.
 	Settings func() (listen string, allow []netip.Prefix)
-	// Ask is the control protocol of this gateway.
-	Ask text.Asker
+	// Collect returns the figures of this gateway.
+	Collect func(ctx context.Context) (text.Sample, error)
 	// OnLink returns the networks of the interfaces.
 	OnLink func() ([]netip.Prefix, error)
 	// Log takes an event, one line.
@@ -356,7 +356,7 @@ func (s *Service) collect(ctx context.Context) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, collectTime)
 	defer cancel()
-	sample, err := text.Collect(ctx, s.o.Ask)
+	sample, err := s.o.Collect(ctx)
 	if err != nil {
 		f.body = nil
 		return nil, err

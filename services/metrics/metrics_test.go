@@ -5,7 +5,6 @@ package metrics
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,19 +46,19 @@ func newGateway(t *testing.T) *gateway {
 			defer g.mu.Unlock()
 			return g.listen, g.allow
 		},
-		Ask: func(ctx context.Context, op string, _ any) (json.RawMessage, error) {
+		Collect: func(ctx context.Context) (text.Sample, error) {
 			g.asked.Add(1)
 			if g.hold != nil {
 				select {
 				case <-g.hold:
 				case <-ctx.Done():
-					return nil, ctx.Err()
+					return text.Sample{}, ctx.Err()
 				}
 			}
 			if g.fails.Load() {
-				return nil, errors.New("gwinit does not answer")
+				return text.Sample{}, errors.New("gwinit does not answer")
 			}
-			return json.Marshal(api.Status{Hostname: "attic", Uptime: 12})
+			return text.Sample{Status: &api.Status{Hostname: "attic", Uptime: 12}}, nil
 		},
 		OnLink:    func() ([]netip.Prefix, error) { return []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}, nil },
 		Listening: func(a net.Addr) { g.addr <- a },

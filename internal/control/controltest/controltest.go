@@ -95,7 +95,7 @@ func (b *Backend) Bench(ctx context.Context, args api.BenchArgs, tell func(*api.
 }
 
 // Status implements control.Backend.
-func (b *Backend) Status(ctx context.Context) api.Status {
+func (b *Backend) Status(ctx context.Context, _ api.StatusArgs) api.Status {
 	if b.OnStatus != nil {
 		return b.OnStatus(ctx)
 	}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -122,4 +123,23 @@ func FuzzReadLine(f *testing.F) {
 			rest = rest[len(line)+1:]
 		}
 	})
+}
+
+func TestAnswer(t *testing.T) {
+	for _, data := range []any{
+		api.Status{Version: "<1>&"},
+		json.RawMessage(`{"a":[1,2],"b":"<"}`), json.RawMessage("{\n \"a\": 1}"), json.RawMessage("null"), json.RawMessage(nil), nil,
+		[]string{},
+		struct{}{},
+		json.RawMessage(`"` + strings.Repeat("x", api.MaxLine) + `"`), json.RawMessage("{}{}"), json.RawMessage("no"), func() {},
+	} {
+		raw, err := Marshal(data)
+		want := []byte(nil)
+		if err == nil {
+			want, err = Line(api.Reply{OK: true, Data: raw})
+		}
+		if got, gotErr := Answer(data); (err == nil) != (gotErr == nil) || errors.Is(err, ErrTooLong) != errors.Is(gotErr, ErrTooLong) || !bytes.Equal(got, want) {
+			t.Errorf("%.80q: %.80q, %v; want %.80q, %v", data, got, gotErr, want, err)
+		}
+	}
 }

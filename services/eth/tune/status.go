@@ -34,6 +34,47 @@ func (t *Tuner) Status() *api.Ethernet {
 	if d, err := t.opt.Card.Driver(); err == nil {
 		e.Driver, e.Version = d.Name, d.Version
 	}
+	t.traffic(e)
+	c := &e.Traffic
+	// Many kernels have the files for every driver, but the limit stays 0 of
+	// one that does not use them.
+	b := api.EthBQL{Limit: t.number(queues + "limit"), Inflight: t.number(queues + "inflight"), Stalls: t.number(queues + "stall_cnt")}
+	if b.Limit > 0 {
+		e.BQL = &b
+	}
+	for i, wanted := range t.wanted() {
+		e.All = append(e.All, t.statusKnob(i, wanted, b.Limit == 0 && c.TxPackets > 0))
+	}
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // fails for a bad clock or pointer only
+	e.At = now.Nano()
+	if t.bad != "" {
+		e.Notes = append(e.Notes, badKnobs+t.bad)
+	}
+	if t.opt.Safe {
+		e.Notes = append(e.Notes, "safe mode: the settings are not used")
+	}
+	if c.RxDropped > 0 {
+		e.Notes = append(e.Notes, noteDropped)
+	}
+	return e
+}
+
+// Traffic is the part of Status that tells of frames and of what the driver
+// counts: a dozen files instead of a hundred. It is nil where there is no
+// interface, and safe for concurrent use.
+func (t *Tuner) Traffic() *api.Ethernet {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.link.Index == 0 {
+		return nil
+	}
+	e := &api.Ethernet{Interface: t.opt.Interface}
+	t.traffic(e)
+	return e
+}
+
+func (t *Tuner) traffic(e *api.Ethernet) {
 	c := &e.Traffic
 	for _, f := range [...]struct {
 		name string
@@ -50,30 +91,8 @@ func (t *Tuner) Status() *api.Ethernet {
 	} {
 		*f.to = t.number(device + "statistics/" + f.name)
 	}
-	// Many kernels have the files for every driver, but the limit stays 0 of
-	// one that does not use them.
-	b := api.EthBQL{Limit: t.number(queues + "limit"), Inflight: t.number(queues + "inflight"), Stalls: t.number(queues + "stall_cnt")}
-	if b.Limit > 0 {
-		e.BQL = &b
-	}
-	for i, wanted := range t.wanted() {
-		e.All = append(e.All, t.statusKnob(i, wanted, b.Limit == 0 && c.TxPackets > 0))
-	}
 	t.statusQueue(&e.Qdisc)
 	e.Counters = t.counters()
-	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // fails for a bad clock or pointer only
-	e.At = now.Nano()
-	if t.bad != "" {
-		e.Notes = append(e.Notes, badKnobs+t.bad)
-	}
-	if t.opt.Safe {
-		e.Notes = append(e.Notes, "safe mode: the settings are not used")
-	}
-	if c.RxDropped > 0 {
-		e.Notes = append(e.Notes, noteDropped)
-	}
-	return e
 }
 
 func (t *Tuner) statusKnob(i int, wanted string, noBQL bool) api.EthKnob {

@@ -2,8 +2,9 @@
 // minimal poll loop in C on the host, over pty pairs and loopback, in turns in
 // one run; and beside the same loop on the emulated board, in instructions of
 // the guest and in time while bulk TCP takes the rest of the machine.
-// `make bench-bridge` runs it. Part qdisc is of its own, `make bench-qdisc`: the
-// bridge beside bulk TCP by two queueing disciplines.
+// `make bench-bridge` runs it. Parts qdisc and manage are of their own: the
+// bridge beside bulk TCP by two queueing disciplines (`make bench-qdisc`), and what
+// metrics and SSH cost, and leave to the bridge (`make bench-manage`).
 package main
 
 import (
@@ -24,7 +25,7 @@ func main() {
 		gw    = flag.String("gw", "build/gw.host", "gw built for this machine, the `program` that is measured")
 		out   = flag.String("out", "build/bench/bridge.json", "`file` for the result")
 		n     = flag.Int("n", 7, "runs, each of every program; medians count")
-		where = flag.String("only", "", "`part` to measure: host, guest, bulk or qdisc; without it all but qdisc")
+		where = flag.String("only", "", "`part` to measure: host, guest, bulk, qdisc or manage; without it all but the last two")
 		svg   = flag.String("svg", "", "`file` for the picture of qdisc")
 		image = flag.String("images", "build", "`folder` with rootfs.bin and the binary gw")
 		cpus  = flag.String("cpus", "0,1", "`two` CPUs: of the radio and the client, and of the bridge")
@@ -38,9 +39,9 @@ func main() {
 
 func run(gw, out string, n int, where, images, cpus, svg string) error {
 	switch where {
-	case "", "host", "guest", "bulk", "qdisc":
+	case "", "host", "guest", "bulk", "qdisc", "manage":
 	default:
-		return fmt.Errorf("-only %q: want host, guest, bulk or qdisc", where)
+		return fmt.Errorf("-only %q: want host, guest, bulk, qdisc or manage", where)
 	}
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "bench-bridge")
@@ -77,10 +78,14 @@ func run(gw, out string, n int, where, images, cpus, svg string) error {
 		}
 		rows = append(rows, more...)
 	}
-	if where == "qdisc" {
-		if rows, err = queueing(ctx, dir, images, svg); err != nil {
-			return err
-		}
+	switch where {
+	case "qdisc":
+		rows, err = queueing(ctx, dir, images, svg)
+	case "manage":
+		rows, err = managing(ctx, dir, images)
+	}
+	if err != nil {
+		return err
 	}
 	show(os.Stdout, rows)
 	return bench.Write(out, rows)
