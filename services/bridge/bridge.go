@@ -86,14 +86,24 @@ func (b *Bridge) setListener(fd int, at netip.AddrPort) {
 // was made, not taken from Options.Listener. Call it before Run.
 func (b *Bridge) ListenerFD() (fd int, fresh bool) { return b.listener, b.fresh }
 
+// niceness has the radio's bytes go before whatever else the gateway does. Logins
+// of strangers, scrapes and bulk TCP of other processes take turns behind it; what
+// it does itself is bounded by the line, and by acceptBatch.
+const niceness = -10
+
 // Run serves the port until ctx ends, then ends the connections in the orderly
 // way, which takes Limits.Linger at most, and returns nil. It closes the
 // listening socket last; a duplicate elsewhere keeps the port open.
 //
-// The calling goroutine becomes the data path, on its own OS thread.
+// The calling goroutine becomes the data path, on its own OS thread, which goes
+// before others where the kernel lets it.
 func (b *Bridge) Run(ctx context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	// Of a process, 0 is this thread. It is a matter of speed only; threads that the
+	// runtime makes later are not made by this one, and do not have it.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
+	defer func() { _ = unix.Setpriority(unix.PRIO_PROCESS, 0, 0) }() // as above
 
 	var helpers sync.WaitGroup
 	opening, cancel := context.WithCancel(ctx)
