@@ -467,6 +467,56 @@ func TestGateEvicts(t *testing.T) {
 	}
 }
 
+// Who comes again and again without a login is closed at once, but for one in each
+// visitEvery; who logs in may come as often as they like.
+func TestGateVisits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gate
+		flood := netip.MustParseAddr("2001:db8::66")
+		come := func(from netip.Addr, times int) (taken int) {
+			for range times {
+				if !g.tooOften(from) {
+					taken++
+				}
+			}
+			return taken
+		}
+		if n := come(flood, 1000); n != freeVisits {
+			t.Errorf("%d of a flood were taken, want %d", n, freeVisits)
+		}
+		if n := come(netip.MustParseAddr("2001:db8::67"), 10); n != 0 {
+			t.Errorf("%d of its neighbour's were taken", n)
+		}
+		if n := come(netip.MustParseAddr("2001:db8:0:1::1"), 10); n != 10 {
+			t.Errorf("%d of 10 of somebody else were taken", n)
+		}
+		time.Sleep(5*visitEvery + visitEvery/2)
+		if n := come(flood, 1000); n != 5 {
+			t.Errorf("%d were taken after 5.5 s", n)
+		}
+		time.Sleep(visitEvery / 2)
+		if n := come(flood, 1000); n != 1 {
+			t.Errorf("%d were taken half a second later", n)
+		}
+		// A login makes it anybody again.
+		v, _ := g.enter(make(closes), flood)
+		g.admit(v)
+		if n := come(flood, 1000); n != freeVisits {
+			t.Errorf("%d were taken after a login", n)
+		}
+		time.Sleep(freeVisits*visitEvery + 1)
+		if n := come(flood, 1000); n != freeVisits {
+			t.Errorf("%d were taken after a while", n)
+		}
+		for i := range 3 * maxAddresses {
+			g.tooOften(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}))
+		}
+		if len(g.visits) != maxAddresses {
+			t.Errorf("%d addresses are kept", len(g.visits))
+		}
+	})
+}
+
 func TestGateDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g gate
@@ -537,8 +587,9 @@ func TestFlood(t *testing.T) {
 	for _, x := range conns {
 		x.Close()
 	}
-	if n := strings.Count(b.lines(), "closed the oldest one from 127.0.0.1"); n < 100 {
-		t.Errorf("%d were evicted", n)
+	// Few of them cost a key exchange: one in each visitEvery.
+	if n := strings.Count(b.lines(), "none of them logged in; one more is taken every 1s"); n < 100 {
+		t.Errorf("%d were closed at once", n)
 	}
 }
 

@@ -11,10 +11,21 @@ import (
 
 // The limits of who has not logged in, and of who has.
 const (
-	// loginTime is how long a login may take, the key exchange with it.
-	loginTime = 30 * time.Second
+	// loginTime is how long a login may take, the key exchange with it, and the
+	// person who looks for a password or walks to the serial console for a code. It
+	// is OpenSSH's. The gateway's own part is 33 million instructions with a key, a
+	// third of a second, and 115 more with a password; the first one since sshd was
+	// started, 270. A long time invites nobody: who has no place gets one of those
+	// that wait longest (enter).
+	loginTime = 2 * time.Minute
 	// maxPending is how many connections may be logging in at a time.
 	maxPending = 8
+	// freeVisits is how many connections an address may open one right after the
+	// other without a login, and visitEvery is when it may open another one. A key
+	// exchange takes a third of a second of the gateway's CPU, so that a flood gets
+	// a third of it, at the lowest priority.
+	freeVisits = 16
+	visitEvery = time.Second
 	// maxOpen is how many connections there may be that have logged in.
 	maxOpen = 4
 	// maxAuthTries is how many attempts one connection has.
@@ -26,7 +37,7 @@ const (
 	maxWait      = 16 * time.Second
 	// forgetAfter is when an address that failed is as any other again.
 	forgetAfter = 10 * time.Minute
-	// maxAddresses bounds the table of those that failed.
+	// maxAddresses bounds the tables of those that failed, and of those that came.
 	maxAddresses = 64
 )
 
@@ -36,6 +47,14 @@ type gate struct {
 	pending []*visitor // oldest first
 	open    int
 	failed  map[netip.Addr]*failures
+	visits  map[netip.Addr]*visits
+}
+
+// visits are connections of an address that have not logged in, less one for each
+// visitEvery.
+type visits struct {
+	n    int
+	last time.Time // when n was right
 }
 
 // visitor is a connection that is logging in.
@@ -59,6 +78,43 @@ func key(a netip.Addr) netip.Addr {
 	}
 	p, _ := a.Prefix(64) // 64 fits every IPv6 address
 	return p.Addr()
+}
+
+// tooOften counts a connection from an address, and tells whether it is one too
+// many: it came right after others that did not log in.
+func (g *gate) tooOften(from netip.Addr) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	from = key(from)
+	v := g.visits[from]
+	if v == nil {
+		if g.visits == nil {
+			g.visits = make(map[netip.Addr]*visits)
+		}
+		var oldest netip.Addr
+		for a, o := range g.visits {
+			if now.Sub(o.last) > freeVisits*visitEvery {
+				delete(g.visits, a) // as any other
+			} else if f := g.visits[oldest]; f == nil || o.last.Before(f.last) {
+				oldest = a
+			}
+		}
+		if len(g.visits) >= maxAddresses {
+			delete(g.visits, oldest)
+		}
+		v = &visits{last: now}
+		g.visits[from] = v
+	}
+	if gone := int(now.Sub(v.last) / visitEvery); gone > 0 {
+		v.n = max(0, v.n-gone)
+		v.last = v.last.Add(time.Duration(gone) * visitEvery)
+	}
+	if v.n >= freeVisits {
+		return true
+	}
+	v.n++
+	return false
 }
 
 // enter lets a connection log in. When maxPending are doing that already, it
@@ -109,6 +165,7 @@ func (g *gate) admit(v *visitor) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.failed, v.from)
+	delete(g.visits, v.from)
 	if g.open >= maxOpen {
 		return false
 	}

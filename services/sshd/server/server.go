@@ -19,6 +19,7 @@ import (
 	"gwinit/internal/api"
 	"gwinit/internal/control"
 	"gwinit/internal/onlink"
+	"gwinit/services/sshd/sftp"
 )
 
 // version is the identification line, without its end.
@@ -43,7 +44,8 @@ const MaxConnections = maxPending + 2*maxOpen
 const maxReason = 200
 
 // maxChannels bounds the channels of one connection, in each of which the
-// library holds up to 2 MiB for somebody who does not read.
+// library of the gateway's Go holds up to 128 KiB for a program that does not read
+// (docs/toolchain-edits.md; 2 MiB in any other build).
 const maxChannels = 8
 
 // Options are what a Server works with.
@@ -57,6 +59,9 @@ type Options struct {
 	// Log takes an event, one line; Noise one that strangers can cause.
 	Log, Noise func(string)
 
+	// available is what memory there is, in KiB; nil: the kernel's word.
+	available func() (int, error)
+
 	// delay is what a delay of a failed login becomes; nil: itself.
 	delay func(time.Duration) time.Duration
 }
@@ -68,6 +73,8 @@ type Server struct {
 	gate gate
 
 	count tally
+
+	programs programs
 
 	verifying sync.Mutex // held during a check of a password
 	known     judged
@@ -84,6 +91,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Random == nil {
 		o.Random = systemRandom()
+	}
+	if o.available == nil {
+		o.available = sftp.AvailableKiB
 	}
 	if o.delay == nil {
 		o.delay = func(d time.Duration) time.Duration { return d }
@@ -117,6 +127,11 @@ func (s *Server) Session(ctx context.Context, c net.Conn) {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 
+	if s.gate.tooOften(from) {
+		s.count.add(func(n *api.SSH) { n.Aborted++ })
+		s.o.Noise("connection from " + peer + " closed: more than " + strconv.Itoa(freeVisits) + " from there, and none of them logged in; one more is taken every " + visitEvery.String())
+		return
+	}
 	v, evicted := s.gate.enter(c, from)
 	if evicted != nil {
 		s.o.Noise("more than " + strconv.Itoa(maxPending) + " connections are logging in: closed the oldest one from " + evicted.from.String())

@@ -456,3 +456,71 @@ func TestNoLeaks(t *testing.T) {
 		return g <= idle && fds <= open+2 // the poller's own, made by the first
 	})
 }
+
+// Where memory is short there is one program, and no more.
+func TestProgramsAreBounded(t *testing.T) {
+	var p programs
+	now := time.Now()
+	kib := 0
+	available := func() (int, error) { return kib, nil }
+	begin := func() bool { return p.begin(available, now) == nil }
+	if !begin() {
+		t.Error("the first one is refused")
+	}
+	if begin() {
+		t.Error("a second one is let in where there is no memory")
+	}
+	// The first may not have taken yet what it will.
+	for kib = spareKiB; !begin(); kib += 16 {
+		if kib > 64<<10 {
+			t.Fatal("none is ever let in")
+		}
+	}
+	if kib < spareKiB+2*programKiB {
+		t.Errorf("a second one is let in with %d KiB", kib)
+	}
+	if now = now.Add(settleTime + 1); kib >= spareKiB+programKiB && !begin() {
+		t.Error("one is refused when the others have what they need")
+	}
+	for range 3 {
+		p.end()
+	}
+	if kib = 0; !begin() {
+		t.Error("the first one is refused")
+	}
+	if err := p.begin(func() (int, error) { return 0, errors.New("no /proc") }, now); err == nil {
+		t.Error("let in without knowing")
+	}
+}
+
+// And who is refused is told why.
+func TestShortOfMemory(t *testing.T) {
+	b := newBox(t, func(o *Options) { o.available = func() (int, error) { return spareKiB, nil } })
+	u := user(t)
+	b.put("userdata/ssh/authorized_keys", line(u))
+	c := b.mustDial("root", ssh.PublicKeys(u))
+	first, err := c.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Start("count"); err != nil { // it reads
+		t.Fatal(err)
+	}
+	awaits(t, "the first program", func() bool { b.s.programs.mu.Lock(); defer b.s.programs.mu.Unlock(); return b.s.programs.running == 1 })
+	second, err := c.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := second.CombinedOutput("echo b")
+	if err == nil || !strings.Contains(string(out), "with 1 sessions the gateway is short of memory: end one") {
+		t.Errorf("%q, %v", out, err)
+	}
+	first.Close()
+	awaits(t, "its end", func() bool { b.s.programs.mu.Lock(); defer b.s.programs.mu.Unlock(); return b.s.programs.running == 0 })
+	if out, status := run(t, c, "echo again"); out != "again\n" || status != 0 {
+		t.Errorf("%q, %d", out, status)
+	}
+}

@@ -348,7 +348,11 @@ func (s *session) cannot(err error) (int, error) {
 
 // start starts cmd, with the priority of any program and not this process's.
 func (s *session) start(cmd *exec.Cmd) error {
+	if err := s.s.programs.begin(s.s.o.available, time.Now()); err != nil {
+		return err
+	}
 	if err := cmd.Start(); err != nil {
+		s.s.programs.end()
 		return err
 	}
 	_ = unix.Setpriority(unix.PRIO_PGRP, cmd.Process.Pid, 0) // it is a matter of speed only
@@ -378,6 +382,7 @@ func (s *session) wait(ctx context.Context, cmd *exec.Cmd) (int, error) {
 		}
 	})
 	err := cmd.Wait()
+	s.s.programs.end()
 	s.mu.Lock()
 	s.process = nil
 	s.mu.Unlock()

@@ -128,7 +128,7 @@ var errRAM = errors.New("no space left: this folder is in the gateway's memory")
 // error, or ctx does; c's Close must end a Read.
 func Serve(ctx context.Context, c io.ReadWriteCloser, o Options) error {
 	if o.AvailableKiB == nil {
-		o.AvailableKiB = available
+		o.AvailableKiB = AvailableKiB
 	}
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
@@ -619,7 +619,7 @@ type BoundedFile struct {
 
 // Bounded returns f bounded so.
 func Bounded(f *os.File) *BoundedFile {
-	b := &BoundedFile{f: f, available: available, inRAM: true}
+	b := &BoundedFile{f: f, available: AvailableKiB, inRAM: true}
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &st); err == nil {
 		kind := uint32(st.Type) // it is signed on the gateway, where ramfs' is negative
@@ -660,8 +660,8 @@ func (b *BoundedFile) room(n int) error {
 	return nil
 }
 
-// available is MemAvailable of /proc/meminfo.
-func available() (int, error) {
+// AvailableKiB is MemAvailable of /proc/meminfo.
+func AvailableKiB() (int, error) {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0, err

@@ -312,7 +312,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestAvailable(t *testing.T) {
-	if n, err := available(); err != nil || n < 1000 {
+	if n, err := AvailableKiB(); err != nil || n < 1000 {
 		t.Errorf("%d KiB, %v", n, err)
 	}
 }
