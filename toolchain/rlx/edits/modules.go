@@ -10,7 +10,7 @@ type Module struct {
 // Modules are all of them.
 func Modules() []Module {
 	return []Module{
-		{"golang.org/x/crypto", []Subject{{Name: "an SSH server's part", Edits: sshEdits}}},
+		{"golang.org/x/crypto", []Subject{{Name: "an SSH server's part", Edits: sshEdits}, {Name: "bounds of an SSH session", Edits: sshBounds}}},
 		{"golang.zx2c4.com/wireguard", []Subject{{Name: "bounds of a tunnel", Edits: wireguardEdits}}},
 	}
 }
