@@ -5,6 +5,8 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,8 +17,11 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"gwinit/internal/api"
 	"gwinit/test/board"
@@ -219,5 +224,78 @@ func TestSSH(t *testing.T) {
 	await(t, m, "everything running again", settled)
 	if out := p.must(board.SSHPort, nil, "ssh", "-o", "StrictHostKeyChecking=yes", "root@127.0.0.1", "cat /userdata/ssh/authorized_keys"); !strings.Contains(out, " setup from ") {
 		t.Errorf("after a reboot: %q", out)
+	}
+}
+
+// zeros is an input without an end, which counts.
+type zeros struct{ n atomic.Int64 }
+
+func (z *zeros) Read(p []byte) (int, error) {
+	clear(p)
+	z.n.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// Who sends as fast as they can to programs that read nothing is stopped, and takes
+// no more memory than is there: each channel of a connection holds 128 KiB, and no
+// more programs are started than leave the gateway room to work.
+func TestSSHBoundedMemory(t *testing.T) {
+	t.Parallel()
+	const channels, mostKiB = 8, 2560 // what they hold, and as much again of garbage, and a bit
+	m := start(t, nil)
+	shell(t, m)
+	await(t, m, "everything running", settled)
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, m, "mkdir -p /userdata/ssh && echo '"+strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey())))+"' >/userdata/ssh/authorized_keys")
+	var c *ssh.Client
+	for end := time.Now().Add(5 * time.Minute); ; wait(time.Second) {
+		if c, err = ssh.Dial("tcp", m.Addr(board.BridgePort), &ssh.ClientConfig{
+			User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(), // a board of our own
+		}); err == nil {
+			break
+		}
+		if time.Now().After(end) { // the emulated CPU is a slow one on a loaded machine
+			t.Fatalf("%v; the log:\n%s", err, run(t, m, "gwctl logs sshd; gwctl logs bridge"))
+		}
+	}
+	defer c.Close()
+	before := service(t, status(t, m), "sshd")
+	var in zeros
+	for range channels {
+		s, err := c.NewSession()
+		if err == nil {
+			s.Stdin = &in
+			err = s.Start("sleep 1000")
+		}
+		if err != nil {
+			t.Fatalf("%v; the log:\n%s", err, run(t, m, "gwctl logs sshd; gwctl logs init; dmesg | tail -20"))
+		}
+	}
+	for last, since, end := int64(0), time.Now(), time.Now().Add(5*time.Minute); time.Since(since) < 10*time.Second; wait(200 * time.Millisecond) {
+		if n := in.n.Load(); n != last || n == 0 {
+			last, since = n, time.Now()
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the gateway takes more and more: %d bytes", last)
+		}
+	}
+	s := status(t, m)
+	after := service(t, s, "sshd")
+	t.Logf("%d KiB sent to %d programs that do not read: sshd has %d KiB of its own, and had %d; %d KiB available", in.n.Load()>>10, channels, after.Anon, before.Anon, s.Memory.Available)
+	if s.Memory.Available < 3500 {
+		t.Errorf("%d KiB are available", s.Memory.Available)
+	}
+	if log := run(t, m, "gwctl logs sshd"); !strings.Contains(log, "the gateway is short of memory") {
+		t.Errorf("%d sessions, and nobody was refused:\n%s", channels, log)
+	}
+	if after.PID != before.PID || after.Anon > before.Anon+mostKiB {
+		t.Errorf("sshd has %d KiB of its own and had %d, want %d more at most (process %d, was %d)", after.Anon, before.Anon, mostKiB, after.PID, before.PID)
 	}
 }
