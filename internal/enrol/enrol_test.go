@@ -182,3 +182,19 @@ func TestPress(t *testing.T) {
 		t.Errorf("a second key: %v", err)
 	}
 }
+
+// A key that came in between, by whatever way, ends the code.
+func TestKeyEndsTheCode(t *testing.T) {
+	root := t.TempDir()
+	if err := Begin(root, strings.NewReader("\x00\x01\x02\x03\x04\x05\x06\x07")); err != nil {
+		t.Fatal(err)
+	}
+	code := Look(root).Code()
+	path := filepath.Join(root, keysFile)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("ssh-ed25519 AAAA\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Try(root, code); !errors.Is(err, ErrClosed) {
+		t.Errorf("with a key the code gives %v", err)
+	}
+}
