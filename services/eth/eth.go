@@ -41,6 +41,7 @@ import (
 	"gwinit/internal/api"
 	"gwinit/internal/config"
 	"gwinit/internal/netdev"
+	"gwinit/internal/wait"
 	"gwinit/services/eth/arp"
 	"gwinit/services/eth/dhcp"
 )
@@ -233,16 +234,6 @@ func (s *Service) subscribe(ctx context.Context) {
 	s.changed, s.watchSaid = changed, false
 }
 
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
 // loopback sets lo up.
 func (s *Service) loopback() {
 	lo, err := s.opt.Kernel.Link("lo")
@@ -269,7 +260,7 @@ func (s *Service) runLink(ctx context.Context, link netdev.Link) {
 		s.mu.Lock()
 		s.note(err)
 		s.mu.Unlock()
-		pause(ctx, retryEvery)
+		wait.For(ctx, retryEvery)
 		return
 	}
 	defer func() {
@@ -336,15 +327,15 @@ func (s *Service) runLink(ctx context.Context, link netdev.Link) {
 	defer look.Stop()
 	said := false
 	for {
-		wait := min(s.again(), s.flaps.settle(s.opt.Log))
+		next := min(s.again(), s.flaps.settle(s.opt.Log))
 		said = said || link.Carrier
 		if !said { // a link needs a few seconds to come up
-			wait = retryEvery
+			next = retryEvery
 		}
 		if s.subscribe(ctx); s.changed == nil {
-			wait = retryEvery
+			next = retryEvery
 		}
-		look.Reset(wait)
+		look.Reset(next)
 		select {
 		case <-ctx.Done():
 			return

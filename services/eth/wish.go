@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"gwinit/internal/netdev"
+	"gwinit/internal/wait"
 	"gwinit/services/eth/dhcp"
 )
 
@@ -54,7 +55,7 @@ func (s *Service) grant(ctx context.Context, w wish, link netdev.Link, client *d
 	down := link
 	down.Up, down.Carrier = false, false
 	s.moved(link, down, client)
-	pause(ctx, bounceFor)
+	wait.For(ctx, bounceFor)
 	if err := s.opt.Kernel.SetUp(link.Index, true); err != nil {
 		s.opt.Log(err.Error())
 		return down, false
