@@ -118,9 +118,7 @@ func TestLease(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer := netlab.Cable(t, "eth0", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer := served(t)
 	stop := dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,2m", "--domain=lan.example",
 		"--dhcp-option=option:dns-server,10.7.0.1,10.7.0.2", "--dhcp-option=option:ntp-server,10.7.0.3",
 		"--dhcp-option=option:domain-search,a.example,b.example", "--dhcp-option=option:mtu,1400")
@@ -198,9 +196,7 @@ func TestCableMovedToAnotherNetwork(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer := netlab.Cable(t, "eth0", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer := served(t)
 	stop := dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h")
 	b := start(t, root, map[string]string{"mac_address": "02:00:00:00:00:01\n"})
 	b.until(10*time.Second, "bound", bound("10.7.0.0/24"))
@@ -257,9 +253,7 @@ func TestFallback(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer := netlab.Cable(t, "eth0", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer := served(t)
 	b := start(t, root, map[string]string{
 		"mac_address": "02:00:00:00:00:01\n",
 		"eth0.bak":    "IPADDR=10.9.0.7\nNETMASK=255.255.255.0\nGATEWAY=10.9.0.1\n",
@@ -289,9 +283,7 @@ func TestRestartWithoutServer(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer := netlab.Cable(t, "eth0", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer := served(t)
 	stop := dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h", "--dhcp-option=option:dns-server,10.7.0.2")
 	b := start(t, root, map[string]string{
 		"mac_address": "02:00:00:00:00:01\n",
@@ -326,9 +318,7 @@ func TestNakAtRestart(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer := netlab.Cable(t, "eth0", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer := served(t)
 	netlab.Run(t, "ip", "addr", "add", "10.66.0.5/24", "dev", "eth0")
 	lease, err := json.Marshal(record{
 		MAC: netdev.MAC{2, 5: 1}, Acquired: uptime() - 10*time.Second,
@@ -437,9 +427,7 @@ func TestFromLeaseToStatic(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer := netlab.Cable(t, "eth0", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer := served(t)
 	dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h",
 		"--dhcp-option=option:classless-static-route,0.0.0.0/0,10.7.0.1,10.20.0.0/16,10.7.0.2")
 	b := start(t, root, map[string]string{"mac_address": "02:00:00:00:00:01\n"})

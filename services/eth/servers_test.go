@@ -16,7 +16,30 @@ import (
 // The tests of this file are about what other hosts on the cable do: several
 // servers, bad ones, and hosts with our address.
 
-const oneMAC = "02:00:00:00:00:01\n"
+const (
+	oneMAC = "02:00:00:00:00:01\n"
+	// fallbackConf is an eth0.bak.
+	fallbackConf = "IPADDR=10.9.0.7\nNETMASK=255.255.255.0\nGATEWAY=10.9.0.1\n"
+)
+
+// served is a box's root and a host for servers at the other end of its cable,
+// 10.7.0.1.
+func served(t *testing.T) (root string, peer *netlab.Peer) {
+	t.Helper()
+	root = netlab.Root(t)
+	peer = netlab.Cable(t, "eth0", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	return root, peer
+}
+
+// wired is served with the test's hands on the cable.
+func wired(t *testing.T) (root string, peer *netlab.Peer, wire *netlab.Wire) {
+	t.Helper()
+	root = netlab.Root(t)
+	peer, wire = netlab.Cable(t, "eth0", "near").Extend("near", "srv0")
+	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	return root, peer, wire
+}
 
 // udhcpd is busybox' server with one address, for so many seconds.
 func udhcpd(t *testing.T, p *netlab.Peer, addr string, seconds int, lines ...string) func() string {
@@ -41,9 +64,7 @@ func TestRenewalAndServerChange(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer := netlab.Cable(t, "eth0", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer := served(t)
 	stop := udhcpd(t, peer, "10.7.0.50", 20, "option router 10.7.0.1", "option dns 10.7.0.1", "option domain lan.example")
 	b := start(t, root, map[string]string{"mac_address": oneMAC})
 	b.until(15*time.Second, "bound", bound("10.7.0.0/24"))
@@ -75,9 +96,7 @@ func TestLateReplies(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer := netlab.Cable(t, "eth0", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer := served(t)
 	dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h", "--dhcp-reply-delay=2")
 	b := start(t, root, map[string]string{"mac_address": oneMAC})
 	b.until(30*time.Second, "bound", bound("10.7.0.0/24"))
@@ -179,9 +198,7 @@ func TestMTUBelowIPv6s(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer := netlab.Cable(t, "eth0", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer := served(t)
 	stop := dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h", "--dhcp-option=option:mtu,1000")
 	radvd(t, peer, "interface srv0 { AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4; AdvDefaultLifetime 1800; prefix fd00:7::/64 {}; };\n")
 	b := start(t, root, map[string]string{"mac_address": oneMAC})
@@ -209,12 +226,10 @@ func TestLostReplies(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer, wire := netlab.Cable(t, "eth0", "near").Extend("near", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer, wire := wired(t)
 	stop := dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
 	replies(wire, func(int) []time.Duration { return nil })
-	b := start(t, root, map[string]string{"mac_address": oneMAC, "eth0.bak": "IPADDR=10.9.0.7\nNETMASK=255.255.255.0\nGATEWAY=10.9.0.1\n"})
+	b := start(t, root, map[string]string{"mac_address": oneMAC, "eth0.bak": fallbackConf})
 	b.until(20*time.Second, "on the fallback", func(n api.Network) bool { return n.State == "fallback" })
 	wire.Treat(nil)
 	b.until(40*time.Second, "bound", bound("10.7.0.0/24"))
@@ -233,9 +248,7 @@ func TestLossyCable(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer, wire := netlab.Cable(t, "eth0", "near").Extend("near", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer, wire := wired(t)
 	lost := 0
 	replies(wire, func(n int) []time.Duration {
 		if n%10%3 == 0 && n%10 < 9 {
@@ -272,9 +285,7 @@ func TestVeryLateReplies(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer, wire := netlab.Cable(t, "eth0", "near").Extend("near", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer, wire := wired(t)
 	dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
 	replies(wire, func(int) []time.Duration { return []time.Duration{5 * time.Second} })
 	b := start(t, root, map[string]string{"mac_address": oneMAC})
@@ -297,9 +308,7 @@ func TestRepeatedReplies(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer, wire := netlab.Cable(t, "eth0", "near").Extend("near", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer, wire := wired(t)
 	stop := dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
 	replies(wire, func(int) []time.Duration { return []time.Duration{0, 10 * time.Millisecond, time.Second} })
 	b := start(t, root, map[string]string{"mac_address": oneMAC})
@@ -314,6 +323,23 @@ func TestRepeatedReplies(t *testing.T) {
 	defer b.mu.Unlock()
 	if n := len(b.log); n > 4 {
 		t.Errorf("%d lines in the log", n)
+	}
+}
+
+// confirmed has the lease of addr confirmed so many times, by 10.7.0.1 and nobody
+// else.
+func (b *box) confirmed(times int, addr string) {
+	b.t.Helper()
+	for range times {
+		lease := b.Status().Lease
+		b.until(5*time.Second, "older", func(n api.Network) bool { return n.Lease <= lease-2 })
+		b.Renew()
+		b.until(10*time.Second, "confirmed", func(n api.Network) bool {
+			if n.State != "bound" || n.Server != "10.7.0.1" || n.Gateway != "10.7.0.1" || n.Addresses[0] != addr {
+				b.t.Fatalf("%+v", n)
+			}
+			return n.Lease > lease-2
+		})
 	}
 }
 
@@ -335,17 +361,7 @@ func TestRogueServerThatIsQuicker(t *testing.T) {
 	addr := b.Status().Addresses[0]
 	replies(wire, func(int) []time.Duration { return []time.Duration{200 * time.Millisecond} })
 	stop := dnsmasq(t, bad, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,2h")
-	for range 3 {
-		lease := b.Status().Lease
-		b.until(5*time.Second, "older", func(n api.Network) bool { return n.Lease <= lease-2 })
-		b.Renew()
-		b.until(10*time.Second, "confirmed", func(n api.Network) bool {
-			if n.State != "bound" || n.Server != "10.7.0.1" || n.Gateway != "10.7.0.1" || n.Addresses[0] != addr {
-				t.Fatalf("%+v", n)
-			}
-			return n.Lease > lease-2
-		})
-	}
+	b.confirmed(3, addr)
 	b.stop()
 	if said := stop(); !strings.Contains(said, "DHCPACK(srv0) "+strings.TrimSuffix(addr, "/24")) {
 		t.Errorf("the stranger granted nothing:\n%s", said)
@@ -364,7 +380,7 @@ func TestHostThatHasEveryAddress(t *testing.T) {
 	other.Run("ip", "link", "set", "srv0", "address", "02:00:00:00:00:07")
 	other.Run("ip", "route", "add", "local", "0.0.0.0/0", "dev", "lo")
 	dnsmasq(t, server, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
-	b := start(t, root, map[string]string{"mac_address": oneMAC, "eth0.bak": "IPADDR=10.9.0.7\nNETMASK=255.255.255.0\nGATEWAY=10.9.0.1\n"})
+	b := start(t, root, map[string]string{"mac_address": oneMAC, "eth0.bak": fallbackConf})
 	b.until(35*time.Second, "on the fallback", func(n api.Network) bool {
 		return n.State == "fallback" && slices.Contains(n.Addresses, "10.9.0.7/24")
 	})
@@ -459,17 +475,7 @@ func TestRogueServer(t *testing.T) {
 	addr := b.Status().Addresses[0]
 
 	stopBad := dnsmasq(t, bad, "--dhcp-authoritative", "--dhcp-range=10.66.0.50,10.66.0.60,1h")
-	for range 3 {
-		lease := b.Status().Lease
-		b.until(5*time.Second, "older", func(n api.Network) bool { return n.Lease <= lease-2 })
-		b.Renew()
-		b.until(10*time.Second, "confirmed", func(n api.Network) bool {
-			if n.State != "bound" || n.Server != "10.7.0.1" || n.Addresses[0] != addr {
-				t.Fatalf("%+v", n)
-			}
-			return n.Lease > lease-2
-		})
-	}
+	b.confirmed(3, addr)
 	b.stop()
 	if good, bad := stopGood(), stopBad(); !strings.Contains(bad, "DHCPNAK(srv0) "+strings.TrimSuffix(addr, "/24")) || strings.Contains(good, "DHCPNAK") {
 		t.Errorf("the stranger was not there:\n%s", bad)
@@ -481,9 +487,7 @@ func TestFlappingCable(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer := netlab.Cable(t, "eth0", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer := served(t)
 	stop := dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,1h")
 	b := start(t, root, map[string]string{"mac_address": oneMAC})
 	b.until(10*time.Second, "bound", bound("10.7.0.0/24"))
@@ -518,9 +522,7 @@ func TestIPv6(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer := netlab.Cable(t, "eth0", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer := served(t)
 	dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h", "--dhcp-option=option:dns-server,10.7.0.1")
 	const quiet = "interface srv0 { AdvSendAdvert on; MinRtrAdvInterval 200; MaxRtrAdvInterval 600; AdvDefaultLifetime %d;\n" +
 		"prefix fd00:7::/64 {}; RDNSS fd00:7::53 { AdvRDNSSLifetime 1200; }; DNSSL six.example lan { AdvDNSSLLifetime 1200; }; };\n"
@@ -566,9 +568,7 @@ func TestIPv6OfTheNetworkBefore(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer := netlab.Cable(t, "eth0", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer := served(t)
 	stopDHCP := dnsmasq(t, peer, "--dhcp-range=10.7.0.50,10.7.0.60,1h", "--dhcp-option=option:dns-server,10.7.0.1")
 	// It crashes, as it were: it does not say that it is gone.
 	stopRouter := radvd(t, peer, "interface srv0 { AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4; AdvDefaultLifetime 1800;\n"+
@@ -621,9 +621,7 @@ func TestSoak(t *testing.T) {
 	if !netlab.Alone(t) {
 		return
 	}
-	root := netlab.Root(t)
-	peer := netlab.Cable(t, "eth0", "srv0")
-	peer.Run("ip", "addr", "add", "10.7.0.1/24", "dev", "srv0")
+	root, peer := served(t)
 	dnsmasq(t, peer, "--dhcp-authoritative", "--dhcp-range=10.7.0.50,10.7.0.60,2m")
 	b := start(t, root, map[string]string{"mac_address": oneMAC})
 	b.until(10*time.Second, "bound", bound("10.7.0.0/24"))
