@@ -96,6 +96,8 @@ type Conn interface {
 	// Receive returns the next packet. It blocks until Close, after which it
 	// returns an error.
 	Receive() (Packet, error)
+	// Deaf has nothing more arrive, or again what does; what has arrived stays.
+	Deaf(bool) error
 	Close() error
 }
 
@@ -154,7 +156,12 @@ func (h Host) Guard(ctx context.Context, addr netip.Addr, check bool, tell func(
 	next := time.NewTimer(announceAgain)
 	defer next.Stop()
 	announced := false
-	var deaf time.Time // until then
+	// A host that says a thousand times a second that it has the address, or
+	// that many hosts do, is heard once in a rest.
+	hear := time.NewTimer(rest)
+	hear.Stop()
+	defer hear.Stop()
+	deaf := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -163,12 +170,19 @@ func (h Host) Guard(ctx context.Context, addr netip.Addr, check bool, tell func(
 			if !ok {
 				return errDeaf
 			}
-			if !e.conflict(p) || time.Now().Before(deaf) {
+			if !e.conflict(p) || deaf {
 				continue
 			}
 			_ = e.announce()
 			look()
-			deaf = time.Now().Add(rest)
+			deaf = true
+			_ = e.conn.Deaf(true) // or it is read and dropped
+			hear.Reset(rest)
+		case <-hear.C:
+			deaf = false
+			if err := e.conn.Deaf(false); err != nil {
+				return err
+			}
 		case <-next.C:
 			if shared {
 				look()

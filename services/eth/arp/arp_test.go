@@ -239,6 +239,34 @@ func TestGuard(t *testing.T) {
 			expect("sent", cable.Sent(), announce, probe)
 		})
 	})
+	t.Run("said 1000 times a second, by many", func(t *testing.T) {
+		cable := arptest.New()
+		guarded(t, cable, false, func(told func() []string) {
+			time.Sleep(5 * time.Second)
+			cable.Sent()
+			cable.Take(addr, other)
+			for i := range 25_000 {
+				cable.Say(arp.Packet{Sender: netdev.MAC{2, 1, 4: byte(i >> 8), 5: byte(i)}, SenderIP: addr, TargetIP: none})
+				time.Sleep(time.Millisecond)
+			}
+			if n := len(told()); n != 3 { // at 0, 10 and 20 s
+				t.Errorf("told %d times", n)
+			}
+			if n := cable.Heard(); n > 30 {
+				t.Errorf("heard %d packets", n)
+			}
+			expect("sent", cable.Sent(), announce, probe, announce, probe, announce, probe)
+			// It ends: the next question hears the answer, and there is none.
+			cable.Leave(addr)
+			time.Sleep(2 * time.Minute)
+			expect("told after", told(), isFree)
+			cable.Say(arp.Packet{Sender: other, SenderIP: addr, TargetIP: none})
+			time.Sleep(time.Second)
+			if n := cable.Heard(); n != 1 {
+				t.Errorf("heard %d packets of one", n)
+			}
+		})
+	})
 	t.Run("taken by a host that gives way", func(t *testing.T) {
 		cable := arptest.New()
 		guarded(t, cable, false, func(told func() []string) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -25,9 +26,7 @@ func open(l netdev.Link, addr netip.Addr) (Conn, error) {
 		return nil, fmt.Errorf("open ARP socket: %w", err)
 	}
 	code := filter(l.MAC, addr)
-	prog := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
-	err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &prog)
-	if err == nil {
+	if err = attach(fd, code); err == nil {
 		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: netdev.NetworkOrder(unix.ETH_P_ARP), Ifindex: l.Index})
 	}
 	if err != nil {
@@ -40,7 +39,12 @@ func open(l netdev.Link, addr netip.Addr) (Conn, error) {
 		f.Close()
 		return nil, fmt.Errorf("ARP socket on %s: %w", l.Name, err)
 	}
-	return &socket{f, rc.Read, rc.Write, l}, nil
+	return &socket{f, rc, l, code}, nil
+}
+
+// attach puts a filter in the place of the one that a socket has.
+func attach(fd int, code []unix.SockFilter) error {
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]})
 }
 
 // filter passes ARP of other hosts that have addr (classic BPF over what a
@@ -62,9 +66,10 @@ func filter(mac netdev.MAC, addr netip.Addr) []unix.SockFilter {
 
 // socket is a Conn; the file makes a blocked Receive end at Close.
 type socket struct {
-	file        *os.File
-	read, write func(func(uintptr) bool) error
-	link        netdev.Link
+	file *os.File
+	rc   syscall.RawConn
+	link netdev.Link
+	code []unix.SockFilter // its filter; the last instruction alone drops all
 }
 
 // Send implements Conn.
@@ -75,7 +80,7 @@ func (s *socket) Send(p Packet) error {
 	}
 	b := p.Marshal()
 	var errSend error
-	err := s.write(func(fd uintptr) bool {
+	err := s.rc.Write(func(fd uintptr) bool {
 		errSend = unix.Sendto(int(fd), b, 0, dst)
 		return errSend != unix.EAGAIN
 	})
@@ -92,7 +97,7 @@ func (s *socket) Receive() (Packet, error) {
 	for {
 		var n int
 		var errRecv error
-		err := s.read(func(fd uintptr) bool {
+		err := s.rc.Read(func(fd uintptr) bool {
 			n, _, errRecv = unix.Recvfrom(int(fd), buf[:], 0)
 			return errRecv != unix.EAGAIN
 		})
@@ -109,6 +114,20 @@ func (s *socket) Receive() (Packet, error) {
 			return Packet{}, fmt.Errorf("receive ARP: %w", errRecv)
 		}
 	}
+}
+
+// Deaf implements Conn.
+func (s *socket) Deaf(deaf bool) error {
+	code := s.code
+	if deaf {
+		code = code[len(code)-1:]
+	}
+	var errSet error
+	err := s.rc.Control(func(fd uintptr) { errSet = attach(int(fd), code) })
+	if err = errors.Join(err, errSet); err != nil {
+		return fmt.Errorf("filter ARP on %s: %w", s.link.Name, err)
+	}
+	return nil
 }
 
 // Close implements Conn.

@@ -19,19 +19,49 @@ type Sockets struct {
 	Link netdev.Link
 }
 
-// answerFilter passes unfragmented IPv4 UDP to port 68 (classic BPF over what
-// a SOCK_DGRAM packet socket sees, which starts at the IP header), so that the
-// box's other traffic does not wake the client.
-var answerFilter = [...]unix.SockFilter{
-	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 9},                  // protocol
-	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 6, K: protoUDP},   //
-	{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 6},                  // flags, fragment offset
-	{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jt: 4, K: 0x1fff},    //
-	{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH, K: 0},                 // X = header length
-	{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_IND, K: 2},                  // UDP destination
-	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: clientPort}, //
-	{Code: unix.BPF_RET | unix.BPF_K, K: 0xffff},                           // all of it
-	{Code: unix.BPF_RET | unix.BPF_K, K: 0},                                // none
+// udpHead is the part of a filter that a packet socket needs, which sees IP
+// headers: unfragmented UDP to port 68, and X is the header's length.
+var udpHead = [...]unix.SockFilter{
+	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 9},                         // protocol
+	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 5 + toDrop, K: protoUDP}, //
+	{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 6},                         // flags, fragment offset
+	{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jt: 3 + toDrop, K: 0x1fff},  //
+	{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH, K: 0},                        //
+	{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_IND, K: 2},                         // UDP destination
+	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: toDrop, K: clientPort},   //
+}
+
+// toDrop is how many instructions answerFilter puts behind udpHead, but the last.
+const toDrop = 7
+
+// answerFilter passes DHCP answers to mac (classic BPF), so that neither the
+// box's other traffic nor what servers say to others wakes the client. udp is
+// for a socket that sees UDP headers, X being 0 in the beginning; any other sees
+// those of IP.
+func answerFilter(mac [6]byte, udp bool) []unix.SockFilter {
+	// Offsets behind a UDP header, RFC 2131 figure 1.
+	const op, chaddr, bootReply = 8, 8 + 28, 2
+	high, low := binary.BigEndian.Uint32(mac[:4]), uint32(binary.BigEndian.Uint16(mac[4:]))
+	var code []unix.SockFilter
+	if !udp {
+		code = append(code, udpHead[:]...)
+	}
+	return append(code,
+		unix.SockFilter{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND, K: op},
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 5, K: bootReply},
+		unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_IND, K: chaddr},
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: high},
+		unix.SockFilter{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_IND, K: chaddr + 4},
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: low},
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0xffff}, // all of it
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0},      // none
+	)
+}
+
+// attach gives a socket answerFilter.
+func (s Sockets) attach(fd int, udp bool) error {
+	code := answerFilter(s.Link.MAC, udp)
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]})
 }
 
 // Packet implements Transport with an AF_PACKET socket.
@@ -41,9 +71,7 @@ func (s Sockets) Packet() (Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open packet socket: %w", err)
 	}
-	filter := answerFilter
-	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &prog)
+	err = s.attach(fd, false)
 	if err == nil {
 		// Without it every checksum is checked, which is right for what
 		// comes from a wire.
@@ -63,7 +91,10 @@ func (s Sockets) UDP() (Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open UDP socket: %w", err)
 	}
-	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	err = s.attach(fd, true)
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	}
 	if err == nil {
 		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BROADCAST, 1)
 	}

@@ -18,6 +18,7 @@ type Cable struct {
 	hosts map[netip.Addr]netdev.MAC
 	open  map[*conn]bool
 	sent  []string
+	heard int
 	fail  error
 }
 
@@ -47,8 +48,12 @@ func (c *Cable) Say(p arp.Packet) {
 
 func (c *Cable) say(p arp.Packet) {
 	for o := range c.open {
+		if o.deaf {
+			continue
+		}
 		select {
 		case o.rx <- p:
+			c.heard++
 		default: // a socket's queue is finite too
 		}
 	}
@@ -71,6 +76,15 @@ func (c *Cable) Sent() []string {
 	return s
 }
 
+// Heard returns how many packets have arrived since the last Heard.
+func (c *Cable) Heard() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.heard
+	c.heard = 0
+	return n
+}
+
 // Sockets tells how many are open.
 func (c *Cable) Sockets() int {
 	c.mu.Lock()
@@ -85,7 +99,7 @@ func (c *Cable) Open(netip.Addr) (arp.Conn, error) {
 	if c.fail != nil {
 		return nil, c.fail
 	}
-	o := &conn{c, make(chan arp.Packet, 16), make(chan struct{})}
+	o := &conn{cable: c, rx: make(chan arp.Packet, 16), closed: make(chan struct{})}
 	c.open[o] = true
 	return o, nil
 }
@@ -94,6 +108,7 @@ type conn struct {
 	cable  *Cable
 	rx     chan arp.Packet
 	closed chan struct{}
+	deaf   bool // guarded by cable.mu
 }
 
 // Send implements arp.Conn.
@@ -123,6 +138,14 @@ func (o *conn) Receive() (arp.Packet, error) {
 	case <-o.closed:
 		return arp.Packet{}, net.ErrClosed
 	}
+}
+
+// Deaf implements arp.Conn.
+func (o *conn) Deaf(deaf bool) error {
+	o.cable.mu.Lock()
+	defer o.cable.mu.Unlock()
+	o.deaf = deaf
+	return nil
 }
 
 // Close implements arp.Conn.
