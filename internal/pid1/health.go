@@ -14,19 +14,23 @@ import (
 	"gwinit/internal/supervisor"
 )
 
-// The health that the watchdog is fed for, in rounds of feedEvery. Rounds are
-// counted and not time, so that a box that is starved, this process with it, is
-// not taken for one that hangs: a flood of packets does that for minutes.
+// The health that the watchdog is fed for, in rounds of feedEvery. A box that is
+// starved must not be taken for one that hangs: a flood of packets, a busy shell or
+// too little memory do that for minutes. So rounds are counted and not time, and an
+// answer is waited for until the verdict: with some per cent of the CPU left, one
+// takes ten seconds.
 const (
-	askEvery    = 2   // without a sign of life: it is asked for one
-	stallRounds = 6   // without a sign of life: 60 s
-	mildRounds  = 60  // after a restart: a second stall within them is one that a restart does not mend
-	tryRounds   = 360 // after a reset that the budget forbids, until one is tried again
+	askEvery    = 2 // without a sign of life: it is asked for one
+	stallRounds = 6 // without a sign of life: 60 s
+	// stallParts is stallRounds for who cannot be restarted: what a service has in
+	// all.
+	stallParts = 2 * stallRounds
+	mildRounds = 60  // after a restart: a second stall within them is one that a restart does not mend
+	tryRounds  = 360 // after a reset that the budget forbids, until one is tried again
 	// failedAfter is how long a service has to wait for its next start to be
 	// shown as failed: essential ones never are in that state.
 	failedAfter = 10.0
 
-	probeWait = 5 * time.Second
 	// drawWait is for the flash that the budget is on (INV 1).
 	drawWait = 10 * time.Second
 )
@@ -67,6 +71,17 @@ func (h *health) watch(name string, service bool) {
 	h.vitals[name] = &vital{service: service}
 }
 
+// stall is how many rounds without a sign of life are too many.
+func (v *vital) stall() int {
+	if v.service {
+		return stallRounds
+	}
+	return stallParts
+}
+
+// patience is how long an answer is waited for.
+func (v *vital) patience() time.Duration { return time.Duration(v.stall()-askEvery) * feedEvery }
+
 // seen is a sign of life.
 func (h *health) seen(name string) {
 	h.mu.Lock()
@@ -98,7 +113,7 @@ func (h *health) round() (feed bool, ask, restart []string, reset string) {
 			}
 		}
 		switch {
-		case v.rounds < stallRounds:
+		case v.rounds < v.stall():
 		case v.service && v.mild == 0:
 			restart = append(restart, name)
 			v.rounds, v.mild = 0, 1
@@ -125,7 +140,10 @@ func (in *initd) ask(name string) {
 		defer in.health.mu.Unlock()
 		in.health.vitals[name].asked = false
 	}()
-	ctx, cancel := context.WithTimeout(in.feeding, probeWait)
+	in.health.mu.Lock()
+	patience := in.health.vitals[name].patience()
+	in.health.mu.Unlock()
+	ctx, cancel := context.WithTimeout(in.feeding, patience)
 	defer cancel()
 	alive := false
 	switch name {
@@ -241,7 +259,7 @@ func (in *initd) healthReset(who string, draw func() error, shutdown func(api.Sh
 		in.notice(who + ": no sign of life, and no reset for it: " + err.Error())
 		return
 	}
-	in.logf("%s: no sign of life for %v: the box is rebooted", who, stallRounds*feedEvery)
+	in.logf("%s: no sign of life: the box is rebooted", who)
 	if err := shutdown(api.ShutdownArgs{Action: "reboot"}); err != nil {
 		in.logf("reboot: %v", err)
 	}

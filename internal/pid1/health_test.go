@@ -82,15 +82,18 @@ func TestHealth(t *testing.T) {
 			rounds(h, mildRounds, "bridge", partControl)
 			return rounds(h, 6, partControl)
 		}, "ffffr:bridge ff"},
-		{"PID 1 itself", func(h *health) string { return rounds(h, 7, "bridge") }, "fffff!:" + partControl + " -!:" + partControl + " -"},
+		{
+			"PID 1 itself, as long as a service with its restart", func(h *health) string { return rounds(h, 13, "bridge") },
+			"fffffffffff!:" + partControl + " -!:" + partControl + " -",
+		},
 		{"the budget forbids it", func(h *health) string {
-			s := rounds(h, 6, "bridge")
+			s := rounds(h, 12, "bridge")
 			h.forbidden()
 			if got := rounds(h, tryRounds, "bridge"); got != strings.Repeat("f", tryRounds) {
 				return "not fed regardless: " + got
 			}
 			return s + rounds(h, 1, "bridge") + rounds(h, 1, "bridge", partControl)
-		}, "fffff!:" + partControl + " -!:" + partControl + " -f"},
+		}, "fffffffffff!:" + partControl + " -!:" + partControl + " -f"},
 		{"nobody to watch yet", func(*health) string { return rounds(&health{}, 10) }, "ffffffffff"},
 	}
 	for _, tt := range tests {
@@ -125,40 +128,96 @@ func TestHealthAsks(t *testing.T) {
 	}
 }
 
-func TestServiceAlive(t *testing.T) {
-	// answer answers the first call that a process was sent.
-	answer := func(p *supervisortest.Process, failed bool) {
-		id, _, _, err := notify.ParseCall([]byte(p.Sent()[0]))
-		if err != nil {
-			panic(err)
-		}
-		p.Say(notify.Message{Answer: true, Failed: failed, ID: id, Body: []byte("{}")})
+// A box that is starved answers late, and late is soon enough: a question that is
+// answered just before the verdict counts, and no second one is asked meanwhile.
+func TestHealthOfAStarvedBox(t *testing.T) {
+	h := &health{}
+	h.watch("bridge", true)
+	h.watch(partControl, false)
+	if got := h.vitals["bridge"].patience(); got != 40*time.Second {
+		t.Errorf("a service has %v for an answer", got)
 	}
+	if got := h.vitals[partControl].patience(); got != 100*time.Second {
+		t.Errorf("PID 1 has %v for an answer", got)
+	}
+	answered := func(name string) {
+		h.mu.Lock()
+		h.vitals[name].asked = false
+		h.mu.Unlock()
+		h.seen(name)
+	}
+	for i := range 600 { // 100 minutes
+		feed, ask, restart, reset := h.round()
+		if !feed || restart != nil || reset != "" {
+			t.Fatalf("round %d: fed %v, restarted %q, reset for %q", i, feed, restart, reset)
+		}
+		// Asked in the second round after a sign, it answers in the fifth, and
+		// PID 1 in the eleventh.
+		if i%5 == 4 {
+			answered("bridge")
+		}
+		if i%11 == 10 {
+			answered(partControl)
+		}
+		want := 0
+		if i%5 == 1 {
+			want++
+		}
+		if i%11 == 1 {
+			want++
+		}
+		if len(ask) != want {
+			t.Fatalf("round %d: asked %q", i, ask)
+		}
+	}
+}
+
+// withBridge runs a supervisor whose bridge is up.
+func withBridge(t *testing.T, test func(*testing.T, *supervisor.Supervisor, *supervisortest.Process)) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &supervisortest.Launcher{}
+		ring := logring.New(0, func() (int64, int64) { return 1, 0 })
+		sup, err := supervisor.New(supervisor.Options{Launcher: l, Ring: ring}, []supervisor.Spec{{Name: svcBridge, Argv: []string{"gw"}, Essential: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sup.Boot()
+		p := l.Process(svcBridge)
+		p.Ready()
+		test(t, sup, p)
+		stop, done := context.WithTimeout(context.Background(), time.Minute)
+		defer done()
+		sup.StopAll(stop)
+		l.Wait()
+	})
+}
+
+// reply answers the first call that a process was sent.
+func reply(p *supervisortest.Process, failed bool) {
+	id, _, _, err := notify.ParseCall([]byte(p.Sent()[0]))
+	if err != nil {
+		panic(err)
+	}
+	p.Say(notify.Message{Answer: true, Failed: failed, ID: id, Body: []byte("{}")})
+}
+
+func TestServiceAlive(t *testing.T) {
 	tests := []struct {
 		name string
 		do   func(*supervisortest.Process)
 		want bool
 	}{
-		{"answers", func(p *supervisortest.Process) { answer(p, false) }, true},
-		{"answers with an error", func(p *supervisortest.Process) { answer(p, true) }, true},
+		{"answers", func(p *supervisortest.Process) { reply(p, false) }, true},
+		{"answers with an error", func(p *supervisortest.Process) { reply(p, true) }, true},
 		{"says nothing", func(*supervisortest.Process) {}, false},
 		{"ended", func(p *supervisortest.Process) { p.Exit(1) }, true}, // it is started again
 		{"ends by itself, and hangs", func(p *supervisortest.Process) { p.Say(notify.Message{Stopping: true}) }, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := &supervisortest.Launcher{}
-				ring := logring.New(0, func() (int64, int64) { return 1, 0 })
-				sup, err := supervisor.New(supervisor.Options{Launcher: l, Ring: ring}, []supervisor.Spec{{Name: svcBridge, Argv: []string{"gw"}, Essential: true}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				sup.Boot()
-				p := l.Process(svcBridge)
-				p.Ready()
+			withBridge(t, func(t *testing.T, sup *supervisor.Supervisor, p *supervisortest.Process) {
 				got := make(chan bool, 1)
-				ctx, cancel := context.WithTimeout(t.Context(), probeWait)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
 				go func() { got <- serviceAlive(ctx, sup, svcBridge) }()
 				synctest.Wait()
@@ -166,11 +225,27 @@ func TestServiceAlive(t *testing.T) {
 				if alive := <-got; alive != tt.want {
 					t.Errorf("alive %v, want %v", alive, tt.want)
 				}
-				stop, done := context.WithTimeout(context.Background(), time.Minute)
-				defer done()
-				sup.StopAll(stop)
-				l.Wait()
 			})
+		})
+	}
+}
+
+// One question waits for its answer until the verdict.
+func TestLateAnswer(t *testing.T) {
+	for after, want := range map[time.Duration]int{39 * time.Second: 0, 41 * time.Second: 3} {
+		withBridge(t, func(t *testing.T, sup *supervisor.Supervisor, p *supervisortest.Process) {
+			in := &initd{sup: sup, feeding: context.Background()}
+			in.health.watch(svcBridge, true)
+			in.health.vitals[svcBridge].asked = true
+			in.health.vitals[svcBridge].rounds = 3
+			asked := make(chan struct{})
+			go func() { defer close(asked); in.ask(svcBridge) }()
+			time.Sleep(after)
+			reply(p, false)
+			<-asked
+			if v := in.health.vitals[svcBridge]; v.rounds != want || v.asked {
+				t.Errorf("after %v: %+v, want %d rounds", after, *v, want)
+			}
 		})
 	}
 }

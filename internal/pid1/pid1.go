@@ -257,6 +257,9 @@ func (in *initd) handle(signals <-chan os.Signal) {
 	defer in.survive("signals")
 	for s := range signals {
 		action := map[os.Signal]string{unix.SIGINT: "reboot", unix.SIGTERM: "reboot", unix.SIGUSR1: "halt", unix.SIGUSR2: "poweroff"}[s]
+		if s == unix.SIGPIPE { // of a client that went, besides who sends it
+			continue
+		}
 		if action == "" {
 			in.logf("%v: not a signal that PID 1 acts on", s.(syscall.Signal))
 			continue
