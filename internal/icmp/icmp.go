@@ -6,8 +6,8 @@ import "encoding/binary"
 
 // ICMP types (RFC 792, RFC 4443).
 const (
-	echoReply4, echoRequest4 = 0, 8
-	echoRequest6, echoReply6 = 128, 129
+	EchoReply4, echoRequest4 = 0, 8
+	echoRequest6, EchoReply6 = 128, 129
 
 	// HeaderBytes is the length of an echo's header, of both versions.
 	HeaderBytes = 8
@@ -51,9 +51,9 @@ func onesSum(b []byte) uint16 {
 // ParseReply returns the sequence number of an echo reply to id. b is a message
 // without the header of IP.
 func ParseReply(b []byte, v6 bool, id uint16) (seq uint16, ok bool) {
-	want := byte(echoReply4)
+	want := byte(EchoReply4)
 	if v6 {
-		want = echoReply6
+		want = EchoReply6
 	}
 	if len(b) < HeaderBytes || b[0] != want || b[1] != 0 || binary.BigEndian.Uint16(b[4:]) != id {
 		return 0, false

@@ -106,13 +106,17 @@ type Kernel interface {
 	// hand, stay.
 	SetRoutes(index int, routes []Route) error
 	// Watch sends, without ever blocking, after something changed at some
-	// link. Changes that follow each other quickly may be one signal. The
-	// channel is closed once ctx has ended and nothing runs any more.
+	// link or in the IPv6 routes. Changes that follow each other quickly may be
+	// one signal, 50 ms later. The channel is closed once ctx has ended and
+	// nothing runs any more.
 	Watch(ctx context.Context) (<-chan struct{}, error)
 	// WatchDNS sends what routers say of name servers and domains, after the kernel has
 	// taken the advertisement for good. The channel is closed as Watch's; it
 	// holds a few, and more than that are lost, as routers say it again.
 	WatchDNS(ctx context.Context) (<-chan RouterDNS, error)
+	// Routes6 counts the IPv6 routes that the kernel has, of every interface and
+	// kind.
+	Routes6() (int, error)
 	// SolicitRouters has the routers of a link advertise themselves now. The
 	// kernel does so itself when a link comes up.
 	SolicitRouters(index int) error

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -112,5 +113,30 @@ func TestSolicitationBytes(t *testing.T) {
 	}
 	if unix.RTM_NEWNDUSEROPT != 68 || unix.RTNLGRP_ND_USEROPT != 20 {
 		t.Error("constants of linux/rtnetlink.h")
+	}
+}
+
+func TestRoutes6(t *testing.T) {
+	for text, want := range map[string]int{
+		"0009 0006 000e 0007 0000 0000 0000\n":   7,
+		"0452 022b 12c3f 10443 0000 0000 0000\n": 0x10443,
+		"0009 0006 000e\n":                       -1,
+		"0009 0006 000e wxyz 0000 0000 0000\n":   -1,
+		"0009 0006 000e ffffffff 0000\n":         -1,
+		"":                                       -1,
+	} {
+		root := t.TempDir()
+		if err := os.MkdirAll(root+"/proc/net", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(root+"/proc/net/rt6_stats", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := (System{Root: root}).Routes6(); err == nil && n != want || (err != nil) != (want < 0) {
+			t.Errorf("%q: %d, %v, want %d", text, n, err, want)
+		}
+	}
+	if _, err := (System{Root: t.TempDir()}).Routes6(); err == nil { // a kernel without IPv6
+		t.Error("routes of no kernel")
 	}
 }

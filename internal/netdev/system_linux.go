@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/searchlist"
+	"gwinit/internal/wait"
 )
 
 // protocol marks our routes (RTPROT_DHCP of linux/rtnetlink.h): the kernel's
@@ -242,7 +243,26 @@ func wanted(o netlink.Route, routes []Route) bool {
 // content: what they say is one Link away, and the library's own subscription
 // allocates 64 KiB for each.
 func (System) Watch(ctx context.Context) (<-chan struct{}, error) {
-	return watch(ctx, unix.RTMGRP_LINK)
+	return watch(ctx, unix.RTMGRP_LINK|unix.RTMGRP_IPV6_ROUTE)
+}
+
+// Routes6 implements Kernel.
+func (s System) Routes6() (int, error) {
+	b, err := os.ReadFile(filepath.Join("/", s.Root, "proc/net/rt6_stats"))
+	if err != nil {
+		return 0, fmt.Errorf("count IPv6 routes: %w", err)
+	}
+	// fib_nodes, fib_route_nodes, fib_rt_alloc, fib_rt_entries, ...: rt6_stats_seq_show
+	// of net/ipv6/route.c.
+	f := strings.Fields(string(b))
+	if len(f) < 4 {
+		return 0, fmt.Errorf("count IPv6 routes: %q", b)
+	}
+	n, err := strconv.ParseUint(f[3], 16, 31)
+	if err != nil {
+		return 0, fmt.Errorf("count IPv6 routes: %w", err)
+	}
+	return int(n), nil
 }
 
 // WatchAddrs is Watch for changes of addresses, too.
@@ -252,8 +272,7 @@ func (System) WatchAddrs(ctx context.Context) (<-chan struct{}, error) {
 
 func watch(ctx context.Context, groups uint32) (<-chan struct{}, error) {
 	ch := make(chan struct{}, 1)
-	var b [1]byte
-	return ch, listen(ctx, groups, b[:], func([]byte) {
+	return ch, listen(ctx, groups, nil, func([]byte) {
 		select {
 		case ch <- struct{}{}:
 		default:
@@ -347,13 +366,26 @@ func NetworkOrder(v uint16) uint16 {
 	return binary.NativeEndian.Uint16(b[:])
 }
 
+const (
+	// breath is between two notifications that are handed on, so that what a
+	// flood of packets changes in the kernel wakes the process 20 times a second
+	// and not a thousand times.
+	breath = 50 * time.Millisecond
+	// queueBytes is what the kernel keeps meanwhile, a dozen notifications. What
+	// does not fit is lost, and told as ENOBUFS.
+	queueBytes = 16 << 10
+)
+
 // listen subscribes to notifications and hands each to take, as far as it fits
-// buf, until ctx ends or they cannot be read any more; then it calls ended.
+// buf, until ctx ends or they cannot be read any more; then it calls ended. Without
+// a buf take is called once for all that have arrived. It waits for a breath after
+// each call.
 func listen(ctx context.Context, groups uint32, buf []byte, take func([]byte), ended func()) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open rtnetlink socket: %w", err)
 	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, queueBytes) // there is a default
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
 		unix.Close(fd)
 		return fmt.Errorf("subscribe to changes of links: %w", err)
@@ -372,9 +404,19 @@ func listen(ctx context.Context, groups uint32, buf []byte, take func([]byte), e
 		for {
 			var n int
 			var errRecv error
+			some := false
 			err := rc.Read(func(fd uintptr) bool {
-				n, _, errRecv = unix.Recvfrom(int(fd), buf, 0)
-				return errRecv != unix.EAGAIN
+				for {
+					n, _, errRecv = unix.Recvfrom(int(fd), buf, 0)
+					if errRecv == unix.EAGAIN {
+						break
+					}
+					if some = true; buf != nil || errRecv != nil {
+						return true
+					}
+				}
+				errRecv = nil
+				return some
 			})
 			if err != nil {
 				return // closed
@@ -384,6 +426,9 @@ func listen(ctx context.Context, groups uint32, buf []byte, take func([]byte), e
 				return
 			}
 			take(buf[:max(n, 0)])
+			if !wait.For(ctx, breath) {
+				return
+			}
 		}
 	}()
 	return nil

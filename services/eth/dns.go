@@ -53,7 +53,7 @@ func (s *Service) subscribeDNS(ctx context.Context) {
 func (s *Service) heard(d netdev.RouterDNS) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if d.Index != s.link.Index {
+	if d.Index != s.link.Index || !s.shunned.IsZero() {
 		return
 	}
 	now := time.Now()

@@ -105,6 +105,7 @@ type Service struct {
 	saved     saved
 	conflict  conflict // addr not valid: none
 	routerDNS []routerDNS
+	shunned   time.Time // routers are not listened to until then; zero: they are
 	lease     *dhcp.Lease
 	dirty     bool // cur could not be applied in full
 	retryAt   time.Time
@@ -247,14 +248,20 @@ func (s *Service) loopback() {
 
 // acceptRouters lets the kernel configure IPv6 as routers say. 2: also where
 // forwarding is switched on, which must come later, as the kernel drops the routes
-// of routers that it accepts no longer.
+// of routers that it accepts no longer. Service.mu is held.
 func (s *Service) acceptRouters() {
-	s.setSysctl("net/ipv6/conf/"+s.opt.Interface+"/accept_ra", "2")
+	value := "2"
+	if !s.shunned.IsZero() {
+		value = "0"
+	}
+	s.setSysctl("net/ipv6/conf/"+s.opt.Interface+"/accept_ra", value)
 }
 
 // runLink looks after the interface until it is gone or ctx ends.
 func (s *Service) runLink(ctx context.Context, link netdev.Link) {
+	s.mu.Lock()
 	s.acceptRouters()
+	s.mu.Unlock()
 	wasUp := link.Up
 	if err := s.bringUp(ctx, &link); err != nil {
 		s.mu.Lock()
@@ -327,7 +334,7 @@ func (s *Service) runLink(ctx context.Context, link netdev.Link) {
 	defer look.Stop()
 	said := false
 	for {
-		next := min(s.again(), s.flaps.settle(s.opt.Log))
+		next := min(s.again(), s.flaps.settle(s.opt.Log), s.boundRouters())
 		said = said || link.Carrier
 		if !said { // a link needs a few seconds to come up
 			next = retryEvery
@@ -401,6 +408,9 @@ func (s *Service) moved(before, now netdev.Link, client *dhcp.Client) {
 			s.guard.again = time.Now().Add(guardSettle)
 		}
 		s.doubtDNSLocked()
+		if !s.shunned.IsZero() { // it may be another network
+			s.shunned = time.Now()
+		}
 		s.mu.Unlock()
 		s.opt.Changed()
 		if client != nil {

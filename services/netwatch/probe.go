@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gwinit/internal/icmp"
 	"gwinit/internal/netdev"
 )
@@ -172,8 +174,9 @@ func echo(ctx context.Context, v6 bool, list []asked) {
 		return
 	}
 	defer pc.Close()
-	defer context.AfterFunc(ctx, func() { _ = pc.SetReadDeadline(time.Unix(1, 0)) })()
 	id := uint16(rand.Uint32())
+	listenFor(pc, v6, id)
+	defer context.AfterFunc(ctx, func() { _ = pc.SetReadDeadline(time.Unix(1, 0)) })()
 	var sent [2]time.Time
 	// The longest IPv4 header is read before the net package takes it off.
 	var buf [60 + icmp.HeaderBytes + 64]byte
@@ -212,6 +215,39 @@ func echo(ctx context.Context, v6 bool, list []asked) {
 			return
 		}
 	}
+}
+
+// replies passes echo replies to id (classic BPF). A raw socket sees IPv4's header,
+// and none of IPv6.
+func replies(v6 bool, id uint16) []unix.SockFilter {
+	code := []unix.SockFilter{
+		{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH, K: 0},
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND, K: 0}, // type
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: icmp.EchoReply4},
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_IND, K: 4}, // identifier
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: uint32(id)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffff},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+	}
+	if v6 {
+		code[2].K = icmp.EchoReply6
+		return code[1:]
+	}
+	return code
+}
+
+// listenFor has nothing else wake who reads pc: a raw socket sees every ICMP packet,
+// of which ND is some, and a flood of it all. Without the filter they are read and
+// dropped.
+func listenFor(pc net.PacketConn, v6 bool, id uint16) {
+	rc, err := pc.(*net.IPConn).SyscallConn()
+	if err != nil {
+		return
+	}
+	code := replies(v6, id)
+	_ = rc.Control(func(fd uintptr) {
+		_ = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]})
+	})
 }
 
 // sameHost tells whether a reply is from whom it should be.

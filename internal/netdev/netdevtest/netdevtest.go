@@ -15,13 +15,14 @@ import (
 
 // Kernel implements netdev.Kernel.
 type Kernel struct {
-	mu     sync.Mutex // guards everything below
-	links  map[string]*iface
-	fail   map[string]error
-	calls  []string
-	watch  []chan struct{}
-	dns    chan netdev.RouterDNS // nil: not watched
-	nextID int
+	mu      sync.Mutex // guards everything below
+	links   map[string]*iface
+	fail    map[string]error
+	calls   []string
+	watch   []chan struct{}
+	dns     chan netdev.RouterDNS // nil: not watched
+	routes6 int
+	nextID  int
 }
 
 type iface struct {
@@ -271,6 +272,16 @@ func (k *Kernel) advertise(name string, d netdev.RouterDNS) {
 		d.Index = k.links[name].Index
 		k.dns <- d
 	}
+}
+
+// SetRoutes6 makes n the count of IPv6 routes.
+func (k *Kernel) SetRoutes6(n int) { k.change(func() { k.routes6 = n }) }
+
+// Routes6 implements netdev.Kernel.
+func (k *Kernel) Routes6() (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.routes6, k.fail["Routes6"]
 }
 
 // SolicitRouters implements netdev.Kernel.
