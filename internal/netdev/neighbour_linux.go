@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -46,26 +47,31 @@ func (s System) Gateways(index int, name string) ([]netip.Addr, error) {
 	return all, nil
 }
 
-// Neighbours returns what is in the interface's tables, of both families.
-func (System) Neighbours(index int) ([]Neighbour, error) {
-	list, err := netlink.NeighList(index, netlink.FAMILY_ALL)
+// Neighbour returns what the interface's tables have of an address, whose zone is
+// not looked at, and false if it is nothing. It asks for that one: in a flood the
+// tables have a thousand.
+func (System) Neighbour(index int, addr netip.Addr) (Neighbour, bool) {
+	family := uint8(unix.AF_INET)
+	if addr.Is6() {
+		family = unix.AF_INET6
+	}
+	req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
+	req.AddData(&netlink.Ndmsg{Family: family, Index: uint32(index)})
+	req.AddData(nl.NewRtAttr(netlink.NDA_DST, addr.AsSlice()))
+	msgs, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+	if err != nil || len(msgs) != 1 {
+		return Neighbour{}, false
+	}
+	e, err := netlink.NeighDeserialize(msgs[0])
 	if err != nil {
-		return nil, fmt.Errorf("list neighbours of link %d: %w", index, err)
+		return Neighbour{}, false
 	}
-	all := make([]Neighbour, 0, len(list))
-	for _, e := range list {
-		a, ok := netip.AddrFromSlice(e.IP)
-		if !ok {
-			continue
-		}
-		all = append(all, Neighbour{
-			Addr:    a.Unmap(),
-			Answers: e.State&unix.NUD_REACHABLE != 0,
-			Asking:  e.State&(unix.NUD_INCOMPLETE|unix.NUD_DELAY|unix.NUD_PROBE) != 0,
-			entry:   e,
-		})
-	}
-	return all, nil
+	return Neighbour{
+		Addr:    addr.WithZone(""),
+		Answers: e.State&unix.NUD_REACHABLE != 0,
+		Asking:  e.State&(unix.NUD_INCOMPLETE|unix.NUD_DELAY|unix.NUD_PROBE) != 0,
+		entry:   *e,
+	}, true
 }
 
 // AskNeighbour has the kernel ask n now whether it is still there, with up to

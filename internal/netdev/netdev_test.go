@@ -10,6 +10,7 @@ import (
 
 	"gwinit/internal/netdev"
 	"gwinit/internal/netdev/netlab"
+	"gwinit/test/hostile"
 )
 
 func TestMain(m *testing.M) { netlab.Main(m) }
@@ -142,5 +143,127 @@ func TestWatch(t *testing.T) {
 	wait("no carrier")
 	cancel()
 	for range changed { // until it is closed
+	}
+}
+
+// What a flood changes wakes whoever watches a few times, and the last change
+// does, too.
+func TestWatchFlood(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	changed, err := netdev.System{}.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dns, err := netdev.System{}.WatchDNS(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := netlab.Cable(t, "eth0", "other0")
+	netlab.Run(t, "ip", "link", "set", "eth0", "up")
+	ready := time.After(20 * time.Second)
+	for strings.Contains(netlab.Run(t, "ip", "-6", "addr", "show", "dev", "eth0"), "tentative") {
+		select {
+		case <-ready:
+			t.Fatal("no address")
+		default:
+		}
+	}
+	k := netdev.System{Root: netlab.Root(t)}
+	before, err := k.Routes6()
+	if err != nil || before == 0 {
+		t.Fatalf("%d routes, %v", before, err)
+	}
+	stop := peer.Flood("other0", 500, hostile.Router)
+	signals, heard := 0, 0
+	for began, end := time.Now(), time.After(5*time.Second); end != nil; {
+		select {
+		case <-changed:
+			signals++
+		case d := <-dns:
+			if len(d.Servers) != 1 || d.Lifetime != netdev.Forever {
+				t.Errorf("%+v", d)
+			}
+			heard++
+		case <-end:
+			end = nil
+			t.Logf("after %v", time.Since(began))
+		}
+	}
+	frames := stop()
+	after, err := k.Routes6()
+	t.Logf("%d advertisements, %d routes: %d signals and %d name servers", frames, after, signals, heard)
+	if err != nil || after < before+500 {
+		t.Fatalf("%d routes after %d, %v", after, before, err) // else this tests nothing
+	}
+	// At 0, 0.1, 0.3, 0.7, 1.5 s and then each second.
+	if signals < 3 || signals > 12 || heard < 3 || heard > 12 {
+		t.Errorf("%d signals, %d name servers heard in 5 s", signals, heard)
+	}
+
+	calm := time.NewTimer(2 * time.Second)
+	for waiting := true; waiting; {
+		select {
+		case <-changed:
+			calm.Reset(2 * time.Second)
+		case <-dns:
+		case <-calm.C:
+			waiting = false
+		}
+	}
+	netlab.Run(t, "ip", "link", "set", "eth0", "down")
+	select {
+	case <-changed:
+	case <-time.After(5 * time.Second):
+		t.Error("a change after the flood was not told")
+	}
+	cancel()
+	for range changed { // until it is closed
+	}
+	for range dns {
+	}
+}
+
+// One neighbour of many is found by its address.
+func TestNeighbour(t *testing.T) {
+	peer := netlab.Cable(t, "eth0", "other0")
+	netlab.Run(t, "ip", "link", "set", "eth0", "up")
+	netlab.Run(t, "ip", "addr", "add", "10.0.0.5/24", "dev", "eth0")
+	peer.Run("ip", "addr", "add", "10.0.0.7/24", "dev", "other0")
+	l, err := netdev.System{}.Link("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for state, want := range map[string]struct{ answers, asking bool }{
+		"reachable": {true, false}, "stale": {false, false}, "delay": {false, true}, "probe": {false, true}, "failed": {false, false},
+	} {
+		for _, a := range []string{"10.0.0.66", "fe80::66"} {
+			addr := netip.MustParseAddr(a)
+			netlab.Run(t, "ip", "neigh", "flush", "to", a, "nud", "all") // and what it was confirmed to be
+			netlab.Run(t, "ip", "neigh", "add", a, "lladdr", "02:00:00:00:00:66", "dev", "eth0", "nud", state)
+			if addr.Is6() {
+				addr = addr.WithZone("eth0")
+			}
+			n, ok := netdev.System{}.Neighbour(l.Index, addr)
+			if !ok || n.Answers != want.answers || n.Asking != want.asking || n.Addr != netip.MustParseAddr(a) {
+				t.Errorf("%s %s: %+v, %v", a, state, n, ok)
+			}
+		}
+	}
+	for _, a := range []string{"10.0.0.67", "fe80::67"} {
+		if n, ok := (netdev.System{}).Neighbour(l.Index, netip.MustParseAddr(a)); ok {
+			t.Errorf("%s: %+v", a, n)
+		}
+	}
+	if n, ok := (netdev.System{}).Neighbour(l.Index+100, netip.MustParseAddr("10.0.0.66")); ok {
+		t.Errorf("on no link: %+v", n)
+	}
+	// Asked, it is; there is nobody, so it does not answer.
+	netlab.Run(t, "ip", "neigh", "replace", "10.0.0.66", "lladdr", "02:00:00:00:00:66", "dev", "eth0", "nud", "reachable")
+	n, _ := netdev.System{}.Neighbour(l.Index, netip.MustParseAddr("10.0.0.66"))
+	if err := (netdev.System{}).AskNeighbour(n); err != nil {
+		t.Fatal(err)
+	}
+	if n, ok := (netdev.System{}).Neighbour(l.Index, n.Addr); !ok || n.Answers || !n.Asking {
+		t.Errorf("asked: %+v, %v", n, ok)
 	}
 }

@@ -367,10 +367,11 @@ func NetworkOrder(v uint16) uint16 {
 }
 
 const (
-	// breath is between two notifications that are handed on, so that what a
-	// flood of packets changes in the kernel wakes the process 20 times a second
-	// and not a thousand times.
-	breath = 50 * time.Millisecond
+	// breath is between two notifications that are handed on, at first. It doubles
+	// while they do not end, so that what a flood of packets changes in the kernel
+	// wakes the process once a second and not a thousand times.
+	breath     = 50 * time.Millisecond
+	longBreath = time.Second
 	// queueBytes is what the kernel keeps meanwhile, a dozen notifications. What
 	// does not fit is lost, and told as ENOBUFS.
 	queueBytes = 16 << 10
@@ -401,7 +402,8 @@ func listen(ctx context.Context, groups uint32, buf []byte, take func([]byte), e
 		defer ended()
 		defer stop()
 		defer file.Close()
-		for {
+		for pause := breath; ; {
+			began := time.Now()
 			var n int
 			var errRecv error
 			some := false
@@ -425,8 +427,12 @@ func listen(ctx context.Context, groups uint32, buf []byte, take func([]byte), e
 			if errRecv != nil && errRecv != unix.ENOBUFS && errRecv != unix.EINTR {
 				return
 			}
+			pause = min(2*pause, longBreath)
+			if time.Since(began) > 2*breath {
+				pause = breath
+			}
 			take(buf[:max(n, 0)])
-			if !wait.For(ctx, breath) {
+			if !wait.For(ctx, pause) {
 				return
 			}
 		}

@@ -127,12 +127,13 @@ func (s *system) neighbours(list []asked, each func(*asked, netdev.Neighbour)) {
 	if err != nil {
 		return
 	}
-	all, _ := s.dev.Neighbours(link.Index) // none is as good: then only an echo counts
-	for _, n := range all {
-		for i := range list {
-			if a := &list[i]; a.addr.WithZone("") == n.Addr {
-				each(a, n)
-			}
+	for i := range list {
+		a := &list[i]
+		if !a.addr.IsValid() {
+			continue
+		}
+		if n, ok := s.dev.Neighbour(link.Index, a.addr); ok { // else only an echo counts
+			each(a, n)
 		}
 	}
 }
