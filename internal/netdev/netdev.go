@@ -107,8 +107,8 @@ type Kernel interface {
 	SetRoutes(index int, routes []Route) error
 	// Watch sends, without ever blocking, after something changed at some
 	// link or in the IPv6 routes. Changes that follow each other quickly may be
-	// one signal, 50 ms later, and a second while they do not end. The channel is
-	// closed once ctx has ended and nothing runs any more.
+	// one signal, 50 to 250 ms later. The channel is closed once ctx has ended
+	// and nothing runs any more.
 	Watch(ctx context.Context) (<-chan struct{}, error)
 	// WatchDNS sends what routers say of name servers and domains, after the kernel has
 	// taken the advertisement for good. The channel is closed as Watch's; it

@@ -369,9 +369,9 @@ func NetworkOrder(v uint16) uint16 {
 const (
 	// breath is between two notifications that are handed on, at first. It doubles
 	// while they do not end, so that what a flood of packets changes in the kernel
-	// wakes the process once a second and not a thousand times.
+	// wakes the process four times a second and not a thousand.
 	breath     = 50 * time.Millisecond
-	longBreath = time.Second
+	longBreath = 250 * time.Millisecond
 	// queueBytes is what the kernel keeps meanwhile, a dozen notifications. What
 	// does not fit is lost, and told as ENOBUFS.
 	queueBytes = 16 << 10
