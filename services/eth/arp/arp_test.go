@@ -18,6 +18,7 @@ import (
 	"gwinit/internal/netdev/netlab"
 	"gwinit/services/eth/arp"
 	"gwinit/services/eth/arp/arptest"
+	"gwinit/test/hostile"
 )
 
 func TestMain(m *testing.M) { netlab.Main(m) }
@@ -287,6 +288,54 @@ func TestGuard(t *testing.T) {
 			expect("told", told())
 		})
 	})
+}
+
+// On the kernel: a socket that is deaf hears nothing, and then does again.
+func TestDeafSocket(t *testing.T) {
+	peer := netlab.Cable(t, "eth0", "other0")
+	netlab.Run(t, "ip", "link", "set", "eth0", "address", mac.String(), "up")
+	link, err := netdev.System{}.Link("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := arp.On(link)(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan netdev.MAC, 8)
+	go func() {
+		defer close(heard)
+		for {
+			p, err := conn.Receive()
+			if err != nil {
+				return
+			}
+			heard <- p.Sender
+		}
+	}()
+	claim := hostile.Claim(addr)
+	for n, deaf := range []bool{true, false} {
+		if err := conn.Deaf(deaf); err != nil {
+			t.Fatal(err)
+		}
+		peer.Send("other0", claim(uint32(n)))
+	}
+	// In order, so that the first one has passed by when the second is heard.
+	want := [6]byte(claim(1)[6:12])
+	select {
+	case got := <-heard:
+		if got != want {
+			t.Errorf("heard %v, want %v", got, netdev.MAC(want))
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("deaf for good")
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	for got := range heard {
+		t.Errorf("heard %v, too", got)
+	}
 }
 
 // On the kernel: another host of this address is found by its answer, and by

@@ -34,6 +34,10 @@ func TestAnswerFilter(t *testing.T) {
 		{"with options of IP", options(frame(same)), true, true},
 		{"TCP", frame(func(f []byte) { f[9] = 6 }), false, true},
 		{"a fragment", frame(func(f []byte) { f[7] = 1 }), false, true},
+		{"a fragment that looks like an answer if its header were none", frame(func(f []byte) {
+			f[7], f[8] = 1, 2
+			copy(f[36:], golden.MAC[:])
+		}), false, true},
 		{"a server's port", frame(func(f []byte) { f[23] = serverPort }), false, true},
 		{"a question", frame(func(f []byte) { f[28] = 1 }), false, false},
 		{"of another, in the first bytes", frame(func(f []byte) { f[28+28]++ }), false, false},
