@@ -54,9 +54,14 @@ func TestRouterFlood(t *testing.T) {
 		if got := file(t, l.root, conf+"disable_ipv6"); got != "0" { // 1, and then 0
 			t.Errorf("disable_ipv6 %q", got)
 		}
+		// What was on its way when the kernel was told to listen no more.
+		l.kernel.Advertise("eth0", time.Hour, netip.MustParseAddr("fd00::54"))
+		if n := l.after(time.Second); slices.Contains(n.DNS, "fd00::54") {
+			t.Errorf("a router is listened to: %v", n.DNS)
+		}
 		l.kernel.SetRoutes6(7)
 		l.kernel.Calls()
-		l.after(shunFor - time.Second)
+		l.after(shunFor - 2*time.Second)
 		accept("1 s before the end", "0")
 		l.after(time.Second)
 		accept("at the end", "2")
