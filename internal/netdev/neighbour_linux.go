@@ -94,17 +94,17 @@ func (System) AskNeighbour(n Neighbour) error {
 }
 
 // ForgetNeighbours removes what the kernel has learnt from the interface's tables.
-func (s System) ForgetNeighbours(index int) error {
-	all, err := s.Neighbours(index)
+func (System) ForgetNeighbours(index int) error {
+	all, err := netlink.NeighList(index, netlink.FAMILY_ALL)
 	if err != nil {
-		return err
+		return fmt.Errorf("list neighbours of link %d: %w", index, err)
 	}
-	for _, n := range all {
-		if n.entry.State&(unix.NUD_PERMANENT|unix.NUD_NOARP) != 0 {
+	for _, e := range all {
+		if e.State&(unix.NUD_PERMANENT|unix.NUD_NOARP) != 0 {
 			continue
 		}
-		if err := netlink.NeighDel(&n.entry); err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("forget neighbour %v on link %d: %w", n.Addr, index, err)
+		if err := netlink.NeighDel(&e); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("forget neighbour %v on link %d: %w", e.IP, index, err)
 		}
 	}
 	return nil
