@@ -11,6 +11,7 @@ import (
 
 	"gwinit/test/radio/ash"
 	"gwinit/test/radio/ezsp"
+	"gwinit/test/radio/gecko"
 	"gwinit/test/radio/line"
 	"gwinit/test/radio/zigbee"
 )
@@ -42,7 +43,12 @@ xoff [DURATION]       it sends a stray XOFF, and XON after that time (default ne
 baud N                its UART's rate becomes N
 wipe                  its flash is empty after a reset
 form                  its flash holds the tests' network after a reset
-mode [NAME]           which firmware runs; with a name, that one is started
+mode [NAME]           which firmware runs; with a name, that one is in flash and started: ncp, rcp (CPC), otrcp (Spinel),
+                      router, bootloader (what is in flash stays there)
+bootloader            the chip restarts into its bootloader, as by its pin
+loader KIND N         its bootloader goes wrong: nak (N blocks), noack (N blocks), power (at block N), cancel (at block N),
+                      refuse (N uploads), mute (1 or 0)
+chip                  what is in flash: application, version of the bootloader
 stats                 counters`
 
 // Do carries out one command line and returns what to tell.
@@ -126,13 +132,23 @@ func (s *Sim) command(f []string) (any, error) {
 	case f[0] == "mode" && len(args) == 0:
 		return s.mode, nil
 	case f[0] == "mode" && len(args) == 1:
-		if s.modes[args[0]] == nil {
+		switch args[0] {
+		case kindNCP, kindRCP, kindOTRCP, kindRouter:
+			s.flash.App = &gecko.App{Kind: args[0]}
+			s.reset(ash.ResetPowerOn)
+		case kindLoader:
+			s.bootloader()
+		default:
 			return nil, fmt.Errorf("no firmware %q", args[0])
 		}
-		s.modes[s.mode].Shutdown()
-		s.mode = args[0]
-		s.reset(ash.ResetPowerOn)
 		return nil, nil
+	case f[0] == "bootloader" && len(args) == 0:
+		s.bootloader()
+		return nil, nil
+	case f[0] == "loader" && len(args) == 2:
+		return nil, s.loaderFault(args[0], args[1])
+	case f[0] == "chip" && len(args) == 0:
+		return s.flash, nil
 	}
 	return nil, errUsage
 }
@@ -175,6 +191,31 @@ func (s *Sim) fault(kind, count string) error {
 		s.faults.ack = n
 	default:
 		return fmt.Errorf("no fault %q", kind)
+	}
+	return nil
+}
+
+func (s *Sim) loaderFault(kind, count string) error {
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 0 || n > 1<<16 {
+		return fmt.Errorf("%q is not a count", count)
+	}
+	f := &s.loader.Faults
+	switch kind {
+	case "nak":
+		f.Nak = n
+	case "noack":
+		f.NoAck = n
+	case "power":
+		f.Power = n
+	case "cancel":
+		f.Cancel = n
+	case "refuse":
+		f.Refuse = n
+	case "mute":
+		f.Mute = n != 0
+	default:
+		return fmt.Errorf("no fault %q of the bootloader", kind)
 	}
 	return nil
 }

@@ -7,8 +7,11 @@
 // is a state file. Faults are injected by commands (Do), which tests and the
 // program sim pass on.
 //
+// Its flash holds one application and a Gecko bootloader (package gecko), through
+// which another one is installed.
+//
 // The chip is not modelled below the frames: no radio waves, no routing, no
-// encryption, no bootloader.
+// encryption.
 package radio
 
 import (
@@ -25,6 +28,7 @@ import (
 	"gwinit/internal/atomicfile"
 	"gwinit/test/radio/ash"
 	"gwinit/test/radio/ezsp"
+	"gwinit/test/radio/gecko"
 	"gwinit/test/radio/line"
 	"gwinit/test/radio/zigbee"
 )
@@ -87,15 +91,20 @@ type Sim struct {
 	done chan struct{} // closed when Run has ended
 
 	modes  map[string]Firmware
-	mode   string
-	link   *ash.NCP
-	stack  *ezsp.NCP
-	state  ezsp.State
-	device *zigbee.Node
-	timers []timer
-	faults faults
-	report reports
-	rnd    *rand.Rand
+	mode   string // which of them runs, or starts
+	flash  gecko.Flash
+	loader *gecko.Loader
+	stay   bool // the next reset ends in the bootloader
+
+	adaptive bool
+	link     *ash.NCP
+	stack    *ezsp.NCP
+	state    ezsp.State
+	device   *zigbee.Node
+	timers   []timer
+	faults   faults
+	report   reports
+	rnd      *rand.Rand
 }
 
 // New returns a Sim with the state file's content. It does not run yet.
@@ -126,7 +135,7 @@ func New(opt Options) (*Sim, error) {
 			s.stack.Devices = append(s.stack.Devices, s.device)
 		}
 	}
-	s.modes, s.mode = map[string]Firmware{"ncp": ncp{s}}, "ncp"
+	s.firmwares()
 	if err := s.save(); err != nil {
 		return nil, err
 	}
@@ -155,6 +164,7 @@ func (s *Sim) newNCP() {
 	s.stack.Callback = func(f []byte, acked func(bool)) bool { return s.link.Callback(time.Now(), f, acked) }
 	s.stack.Later = func(d time.Duration, fn func()) { s.after(d, true, fn) }
 	s.stack.Reset = func() { s.reset(ash.ResetSoftware) }
+	s.stack.Bootloader = s.bootloader
 	s.stack.Changed = func() {
 		if err := s.save(); err != nil {
 			s.log("%v", err)
@@ -193,6 +203,7 @@ func (s *Sim) reset(code uint8) {
 	s.modes[s.mode].Shutdown()
 	s.line.Drop()
 	s.timers = slices.DeleteFunc(s.timers, func(t timer) bool { return t.volatile })
+	s.choose()
 	s.after(s.opt.BootDelay, true, func() { s.modes[s.mode].Boot(code) })
 }
 

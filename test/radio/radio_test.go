@@ -309,18 +309,18 @@ func TestCommandErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := rig(t, DefaultOptions())
 		for command, want := range map[string]string{
-			"":                "try help",
-			"dance":           "try help",
-			"join":            "network is down",
-			"report 5":        "has not joined",
-			"report 0":        "number of reports",
-			"fault sun 3":     `no fault "sun"`,
-			"fault flip x":    "not a count",
-			"silence":         "try help",
-			"silence long":    "invalid duration",
-			"reset 300":       "out of range",
-			"baud 7":          "not a rate",
-			"mode bootloader": `no firmware "bootloader"`,
+			"":              "try help",
+			"dance":         "try help",
+			"join":          "network is down",
+			"report 5":      "has not joined",
+			"report 0":      "number of reports",
+			"fault sun 3":   `no fault "sun"`,
+			"fault flip x":  "not a count",
+			"silence":       "try help",
+			"silence long":  "invalid duration",
+			"reset 300":     "out of range",
+			"baud 7":        "not a rate",
+			"mode nonsense": `no firmware "nonsense"`,
 		} {
 			if _, err := h.sim.Do(context.Background(), command); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: %v, want %q", command, err, want)

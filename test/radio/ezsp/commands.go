@@ -1,6 +1,8 @@
 package ezsp
 
 import (
+	"time"
+
 	"gwinit/test/radio/zigbee"
 )
 
@@ -70,6 +72,8 @@ func command(id uint16) run {
 		return tokenFactoryReset
 	case 0x0081:
 		return echo
+	case 0x008F:
+		return launchBootloader
 	case 0x00F1:
 		return readCounters
 	case 0x0104:
@@ -393,6 +397,22 @@ func echo(_ *NCP, r *reader, w *writer) func() {
 	w.counted(r.counted())
 	return nil
 }
+
+// launchBootloader answers, and then restarts the chip there.
+func launchBootloader(n *NCP, r *reader, w *writer) func() {
+	const normalMode = 1
+	if mode := r.u8(); r.short {
+		return nil
+	} else if mode != normalMode || n.Bootloader == nil {
+		w.u8(0x01) // EMBER_ERR_FATAL
+		return nil
+	}
+	w.u8(0)
+	return func() { n.Later(bootloaderDelay, n.Bootloader) }
+}
+
+// bootloaderDelay is how long the response has to leave.
+const bootloaderDelay = 20 * time.Millisecond
 
 func resetNode(n *NCP, _ *reader, _ *writer) func() { return n.Reset }
 

@@ -88,6 +88,8 @@ type NCP struct {
 	Changed func()
 	// Reset is called when the host asks for a reset by command.
 	Reset func()
+	// Bootloader is called when the host asks for the bootloader.
+	Bootloader func()
 
 	// Devices are the virtual nodes in reach that have joined.
 	Devices []*zigbee.Node

@@ -132,6 +132,14 @@ func (l *Line) SetBaud(baud int) {
 	l.cfg.Baud = baud
 }
 
+// Configure changes the radio's rate and flow control: another firmware runs.
+func (l *Line) Configure(baud int, flow Flow) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cfg.Baud, l.cfg.Flow, l.paused = baud, flow, false
+	l.poke()
+}
+
 // SetPeerBaud says what rate the far end uses. One that differs by more than
 // 2.5 % from the radio's garbles every byte, both ways. 0 means not known.
 func (l *Line) SetPeerBaud(baud int) {
