@@ -117,9 +117,18 @@ type RadioPort struct {
 	HardwareFlow bool
 	// ClockHz is the UART's baud base: a divisor of one gives this rate.
 	ClockHz int
+	// Chip is the radio itself, as far as it is known.
+	Chip RadioChip
 	// BaseBaud is what to set with TIOCSSERIAL before any other rate than
 	// 115200 works; 0 leaves the driver alone.
 	BaseBaud int
+}
+
+// RadioChip is what is known of the radio's chip. Zero: nothing.
+type RadioChip struct {
+	Name       string
+	FlashBytes uint32 // from address 0
+	AppStart   uint32 // where applications begin, behind the bootloader
 }
 
 // Console is the serial console.

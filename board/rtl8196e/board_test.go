@@ -25,11 +25,12 @@ func TestBoards(t *testing.T) {
 		{"status-led", 11, true, false},
 		{"efr32-nrst", 12, true, true},
 	}
+	efr32mg1b := RadioChip{"EFR32MG1B232F256GM48", 262144, 0x4000}
 	want := []Board{
 		{
 			ID: "lidl", Model: "Lidl Silvercrest Gateway", modelPart: "Lidl", Vendor: "Lidl", Product: "Silvercrest",
 			RAMBytes: 33554432, Flash: nor, GPIO: GPIO{"/dev/gpiochip0", lidlLines}, LEDs: lamps,
-			Radio:    RadioPort{Device: "/dev/ttyS1", Baud: 460800, Flow: "hw", HardwareFlow: true, ClockHz: 12500000},
+			Radio:    RadioPort{Device: "/dev/ttyS1", Baud: 460800, Flow: "hw", HardwareFlow: true, ClockHz: 12500000, Chip: efr32mg1b},
 			Console:  Console{"/dev/ttyS0", 38400},
 			Boothold: Page{0x01FFE000, 4096}, Crash: Page{0x01FFD000, 4096},
 			Watchdog: Watchdog{Device: "/dev/watchdog", ReportedSeconds: 60, HardwareSeconds: 671},
@@ -52,7 +53,7 @@ func TestBoards(t *testing.T) {
 		{
 			ID: "emulated", Model: "QEMU malta gateway", Vendor: "QEMU", Product: "malta", Emulated: true,
 			RAMBytes: 33554432, Flash: nor, GPIO: GPIO{"/dev/gpiochip0", lidlLines}, LEDs: lamps,
-			Radio:    RadioPort{Device: "/dev/ttyS1", Baud: 460800, Flow: "hw", HardwareFlow: true, ClockHz: 12500000, BaseBaud: 12500000},
+			Radio:    RadioPort{Device: "/dev/ttyS1", Baud: 460800, Flow: "hw", HardwareFlow: true, ClockHz: 12500000, BaseBaud: 12500000, Chip: efr32mg1b},
 			Console:  Console{"/dev/ttyS0", 38400},
 			Boothold: Page{0x01FFE000, 4096}, Crash: Page{0x01FFD000, 4096},
 			Watchdog: Watchdog{Device: "/dev/watchdog", ReportedSeconds: 60, HardwareSeconds: 60, Settable: true},

@@ -54,7 +54,8 @@ func socWatchdog() Watchdog {
 // lidl is the Lidl Silvercrest (Tuya) gateway. Model string, lines, pages and
 // wired RTS/CTS: its device tree. 460800 baud: the incumbent's default on
 // every board when radio.conf has no FIRMWARE_BAUD. No bootloader line: its
-// radio enters the bootloader in band.
+// radio enters the bootloader in band. The radio's flash: its data sheet, and UG266
+// for a bootloader of 16 KiB at its front.
 func lidl() Board {
 	return Board{
 		ID: Lidl, Model: "Lidl Silvercrest Gateway", modelPart: "Lidl",
@@ -69,6 +70,7 @@ func lidl() Board {
 		LEDs: leds(),
 		Radio: RadioPort{
 			Device: "/dev/ttyS1", Baud: 460800, Flow: "hw", HardwareFlow: true, ClockHz: uartClockHz,
+			Chip: RadioChip{Name: "EFR32MG1B232F256GM48", FlashBytes: 256 << 10, AppStart: 0x4000},
 		},
 		Console:  console(),
 		Boothold: Page{Base: 0x01FFE000, Bytes: 0x1000}, // loader and device tree: RAM top - 0x2000
@@ -91,6 +93,7 @@ func sengled() Board {
 		{Name: LineRadioBoot, Number: 13, ActiveLow: true, OpenDrain: true}, // B5
 	}
 	b.Radio.Flow, b.Radio.HardwareFlow = "sw", false
+	b.Radio.Chip = RadioChip{}                         // which one it is depends on the batch
 	b.Boothold = Page{Base: 0x03FFE000, Bytes: 0x1000} // loader and device tree: RAM top - 0x2000
 	return b
 }

@@ -24,5 +24,5 @@ func gwctlApplets() applet.Table {
 	reset.Steer = func(ctx context.Context, std applet.IO, args []string, json bool, ask gwctl.Asker) error {
 		return onbox.FactoryReset(ctx, "", std, args, json, ask)
 	}
-	return append(gwctl.Ends(version, client.Dial), gwctl.Command(version, client.Dial, slices.Concat([]gwctl.Local{settings}, doctorCommands(), backupCommands(), reportCommands(), eventCommands(), wireguardCommands(), setupCommands(), threadCommands(), []gwctl.Local{reset})...))
+	return append(gwctl.Ends(version, client.Dial), gwctl.Command(version, client.Dial, slices.Concat([]gwctl.Local{settings}, doctorCommands(), backupCommands(), reportCommands(), eventCommands(), wireguardCommands(), setupCommands(), threadCommands(), radioCommands(), []gwctl.Local{reset})...))
 }

@@ -322,6 +322,9 @@ type Radio struct {
 	Firmware          string `json:"firmware,omitempty"` // ncp, rcp, otrcp, router
 	FirmwareVersion   string `json:"firmwareVersion,omitempty"`
 	BootloaderVersion string `json:"bootloaderVersion,omitempty"`
+
+	// Answer is what the chip itself said when it was asked last, in this boot.
+	Answer *RadioAnswer `json:"answer,omitempty"`
 }
 
 // Bridge is what the bridge answers to the method "status". Counters are

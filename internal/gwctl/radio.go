@@ -29,12 +29,16 @@ const (
 	handOverPoll = 250 * time.Millisecond
 )
 
-const radioMore = `  release     have the bridge leave the radio's UART to another program; its client
+const radioMore = `  status      who has it, what is noted of it, and what it said when it was asked last
+  release     have the bridge leave the radio's UART to another program; its client
               is told by an orderly end, and the UART is locked by nobody then
     -for TIME for that long at most, 1s to 24h (10m); then the bridge takes it back
   take        give the radio back to the bridge
   mode zigbee the bridge has the radio (radio.MODE in radio.conf)
   mode otbr   the Thread border router has it
+
+by the gateway's own gwctl, -h tells more:
+  probe, reset, bootloader, recover, flash FILE, passthrough
 `
 
 // radio shows the radio and who has it, and moves it.
@@ -58,7 +62,7 @@ func radio(e *env, f *flag.FlagSet) func([]string) error {
 			return applet.Usagef("radio %s takes no argument %q", verb, args[0])
 		}
 		switch verb {
-		case "":
+		case "", "status":
 			st, _, err := e.ownership()
 			if err != nil {
 				return err
@@ -69,7 +73,7 @@ func radio(e *env, f *flag.FlagSet) func([]string) error {
 		case "take":
 			return e.radioTake()
 		}
-		return applet.Usagef("radio has no verb %q: release, take or mode?", verb)
+		return applet.Usagef("radio has no verb %q: status, release, take, mode, probe, reset, bootloader, recover, flash or passthrough?", verb)
 	}
 }
 
@@ -122,6 +126,9 @@ func (s screen) ownership(st api.Status) {
 		firmware = strings.TrimPrefix(firmware+", bootloader "+r.BootloaderVersion, ", ")
 	}
 	s.row("firmware", or(firmware, "not noted in radio.conf"))
+	if a := r.Answer; a != nil {
+		s.row("answered", clean(a.String())+", "+duration(a.Age)+" ago")
+	}
 }
 
 func (e *env) radioRelease(limit time.Duration) error {

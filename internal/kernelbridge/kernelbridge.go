@@ -153,6 +153,11 @@ func (d *Driver) SetLED(ctx context.Context, brightness int) error {
 // that is done. The driver's client stays.
 func (d *Driver) PulseReset(ctx context.Context) error { return d.write(ctx, "nrst_pulse", "1") }
 
+// PulseBootloader resets the radio with its bootloader's pin held, and returns when
+// that is released, after 1.1 s. On a board without the pin the error wraps
+// unix.ENODEV.
+func (d *Driver) PulseBootloader(ctx context.Context) error { return d.write(ctx, "blmode_pulse", "1") }
+
 func (d *Driver) read(ctx context.Context, name string) (string, error) {
 	return d.within(ctx, "read kernel bridge "+name, func() (string, error) { return d.params.Read(name) })
 }

@@ -16,6 +16,7 @@ import (
 	"gwinit/internal/control"
 	"gwinit/internal/logring"
 	"gwinit/internal/radiolock"
+	"gwinit/internal/radionote"
 	"gwinit/internal/supervisor"
 	"gwinit/services/userdata"
 )
@@ -69,8 +70,13 @@ func (b *backend) Status(ctx context.Context, args api.StatusArgs) api.Status {
 	if err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
+	said, err := radionote.Read("")
+	if err != nil {
+		s.Warnings = append(s.Warnings, err.Error())
+	}
 	s.Radio = api.Radio{
-		Owner: owner.Name, OwnerPID: owner.PID, Since: owner.Held.Seconds(), Released: released.Seconds(),
+		Answer: said,
+		Owner:  owner.Name, OwnerPID: owner.PID, Since: owner.Held.Seconds(), Released: released.Seconds(),
 		Device: b.in.board.Radio.Device, Mode: config.ModeZigbee, Engine: radio.Engine(),
 		Firmware: radio.Firmware, FirmwareVersion: radio.FirmwareVersion, BootloaderVersion: radio.BootloaderVersion,
 	}

@@ -287,21 +287,26 @@ func (c *Chip) Enter(ctx context.Context, pins Pins, settings []Setting) (gecko.
 
 // launch has the firmware start the bootloader.
 func (c *Chip) launch(ctx context.Context, f Found) error {
-	if err := c.line.Set(f.Baud, f.Flow); err != nil {
+	err := c.line.Set(f.Baud, f.Flow)
+	if err != nil {
 		return err
 	}
 	switch f.Kind {
 	case EZSP:
-		return c.launchEZSP(ctx, f)
+		err = c.launchEZSP(ctx, f)
 	case Spinel:
-		return c.launchSpinel(ctx)
+		err = c.launchSpinel(ctx)
 	case CPC:
-		return c.launchCPC(ctx)
+		err = c.launchCPC(ctx)
 	case Router:
-		return c.launchRouter(ctx)
+		err = c.launchRouter(ctx)
 	}
-	return nil
+	// At the old rate it hears the last of it, and says its last words.
+	return firstOf(err, c.settle(ctx, lastWords, time.Second))
 }
+
+// lastWords is how long a firmware may take from the command to its end.
+const lastWords = 150 * time.Millisecond
 
 // Short is a version as radio.conf has it: the numbers of the release, without
 // name, build and a fourth number that is 0. 7.5.1.0 is 7.5.1, and

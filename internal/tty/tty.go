@@ -193,6 +193,11 @@ func (p *Port) FlushOutput() error {
 	return p.error("flush output", unix.IoctlSetInt(p.fd, unix.TCFLSH, unix.TCOFLUSH))
 }
 
+// FlushInput throws away what has come and was not read.
+func (p *Port) FlushInput() error {
+	return p.error("flush input", unix.IoctlSetInt(p.fd, unix.TCFLSH, unix.TCIFLUSH))
+}
+
 // Unsent returns how many written bytes the driver has not sent yet.
 func (p *Port) Unsent() (int, error) {
 	n, err := unix.IoctlGetInt(p.fd, unix.TIOCOUTQ)

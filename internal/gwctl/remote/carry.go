@@ -31,7 +31,7 @@ func carry(args []string) (c carried, ok bool) {
 	last := -1
 	for i := 0; i < len(args); i++ {
 		switch {
-		case args[i] == "-socket" || args[i] == "--socket":
+		case args[i] == "-socket" || args[i] == "--socket", len(words) > 1 && words[1] == "flash" && (args[i] == "-baud" || args[i] == "-flow"):
 			i++
 		case args[i] == "-json" || args[i] == "--json":
 			c.asJSON = true
@@ -45,7 +45,7 @@ func carry(args []string) (c carried, ok bool) {
 		return c, false
 	case words[0] == "backup" || words[0] == "report":
 		c.down = true
-	case words[0] == "config" && len(words) > 1 && words[1] == "import":
+	case len(words) > 1 && (words[0] == "config" && words[1] == "import" || words[0] == "radio" && words[1] == "flash"):
 		n = 2
 	case words[0] != "restore":
 		return c, false

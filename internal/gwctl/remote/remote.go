@@ -267,7 +267,7 @@ func (r *runner) one(ctx context.Context, std applet.IO, t target, args []string
 		return r.reboot(ctx, std, t, args)
 	case name == "help" && helpOnTheBox(args) != "":
 		return r.exec(ctx, std, t, args)
-	case name != "" && !gwctl.Has(name) && !r.steers(args):
+	case gwctl.OnlyBoxed(args) && !r.steers(args):
 		switch c, ok := carry(args); {
 		case !ok || help(args):
 			return r.exec(ctx, std, t, args)

@@ -87,6 +87,7 @@ type Line struct {
 	mu       sync.Mutex
 	cfg      Config
 	peerBaud int // 0: not known, taken as right
+	peer     func() int
 	count    Counters
 
 	attached bool
@@ -148,17 +149,32 @@ func (l *Line) SetPeerBaud(baud int) {
 	l.peerBaud = baud
 }
 
-func (l *Line) mismatch() bool {
-	if l.peerBaud == 0 {
+// FollowPeer has f say what rate the far end uses, whenever bytes pass.
+func (l *Line) FollowPeer(f func() int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.peer = f
+}
+
+// look returns the far end's rate now. The lock is held.
+func (l *Line) look() int {
+	if l.peer != nil {
+		return l.peer()
+	}
+	return l.peerBaud
+}
+
+func (l *Line) mismatch(peer int) bool {
+	if peer == 0 {
 		return false
 	}
-	d := l.peerBaud - l.cfg.Baud
+	d := peer - l.cfg.Baud
 	return max(d, -d)*1000 > l.cfg.Baud*25
 }
 
 // garble makes of p what a receiver at another rate makes of it: other bytes.
-func (l *Line) garble(p []byte) {
-	if !l.mismatch() {
+func (l *Line) garble(p []byte, peer int) {
+	if len(p) == 0 || !l.mismatch(peer) {
 		return
 	}
 	l.count.Garbled += uint64(len(p))
@@ -310,7 +326,7 @@ func (l *Line) writer(ctx context.Context, port Port) error {
 		if !l.paused && (l.cfg.Flow != Hardware || len(fifo) == 0) { // CTS
 			n := min(len(l.out), chunk(baud))
 			p, l.out = append(p, l.out[:n]...), l.out[n:]
-			l.garble(p)
+			l.garble(p, l.look())
 		}
 		l.mu.Unlock()
 
@@ -374,18 +390,21 @@ func (l *Line) reader(ctx context.Context, port Port, receive func([]byte)) erro
 			}
 			return err
 		}
+		l.mu.Lock()
+		peer := l.look() // as it was when they were sent
+		l.mu.Unlock()
 		wire = next(wire, n, baud)
 		if !sleep(ctx, wire) {
 			return nil
 		}
-		l.deliver(receive, buf[:n])
+		l.deliver(receive, buf[:n], peer)
 	}
 }
 
 // deliver gives p to the radio, or to its buffer while it is held.
-func (l *Line) deliver(receive func([]byte), p []byte) {
+func (l *Line) deliver(receive func([]byte), p []byte, peer int) {
 	l.mu.Lock()
-	l.garble(p)
+	l.garble(p, peer)
 	got := p
 	if l.cfg.Flow == Software {
 		got = make([]byte, 0, len(p))
