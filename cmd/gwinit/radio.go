@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,31 +40,18 @@ func radioCommands() (all []gwctl.Local) {
 
 // radioUsage is the rest of a verb's help.
 var radioUsage = map[string]string{
-	"probe": `
-Asks the Gecko bootloader, EZSP, Spinel, CPC and a router's command line, at the
-rate of radio.conf first and then at every other. Its client is told by an orderly
-end, and a Zigbee co-processor is reset: there is no other way to ask it.
-`,
-	"bootloader": `
-By the board's pin, or by the running firmware's own command. gwctl radio reset
-starts the application again.
-`,
-	"recover": `
-Resets it until something answers, and says what.
-`,
+	"probe":      "Its client gets an orderly end; a Zigbee co-processor is reset.\n",
+	"bootloader": "gwctl radio reset starts the application again.\n",
 	"flash": `
-FILE is a .gbl image; - is standard input. It is checked first, and a bootloader
-that is not newer than the radio's is refused before anything is erased. radio.conf
-is written afterwards, and the bridge or the border router gets the radio. If it
-fails, it says what the radio is like, and the same command again is the way back.
+FILE is a .gbl image; - is standard input. radio.conf is written afterwards. If it
+fails, it says what the radio is like, and the way back.
 
   -baud N     rate of the new firmware, if it is none of the usual
   -flow KIND  flow control of the new firmware: none, sw or hw (as the board is wired)
   -force      send an image that the board's data speaks against
 `,
 	"passthrough": `
-Port 8888 is the radio at that rate for that time; then everything is as it was. For
-flashers on another computer, such as universal-silabs-flasher.
+Then everything is as it was.
 
   -baud N     115200, that of the bootloader
   -flow KIND  none
@@ -82,6 +70,7 @@ type radioOptions struct {
 
 func parseRadio(verb string, args []string) (o radioOptions, err error) {
 	flash, pass := verb == "flash", verb == "passthrough"
+	o.time = 10 * time.Minute
 	for i := 0; i < len(args); i++ {
 		value := func() string {
 			if i++; i < len(args) {
@@ -148,17 +137,7 @@ func radio(ctx context.Context, std applet.IO, verb string, args []string, asJSO
 	case "recover":
 		a, err = b.Recover(ctx)
 	case "passthrough":
-		p := radioctl.Passthrough{Baud: 115200, Flow: "none", For: 10 * time.Minute, Serve: serveBridge(std)}
-		if o.baud != 0 {
-			p.Baud = o.baud
-		}
-		if o.flow != "" {
-			p.Flow = o.flow
-		}
-		if o.time != 0 {
-			p.For = o.time
-		}
-		err = b.Passthrough(ctx, p)
+		err = b.Passthrough(ctx, radioctl.Passthrough{Baud: cmp.Or(o.baud, 115200), Flow: cmp.Or(o.flow, "none"), For: o.time, Serve: serveBridge(std)})
 	case "flash":
 		var done radioctl.Flashed
 		if done, err = flash(ctx, b, std, o, signals); err == nil {
@@ -207,6 +186,8 @@ func flash(ctx context.Context, b *radioctl.Box, std applet.IO, o radioOptions, 
 		return done, err
 	}
 	if len(file) > gbl.MaxBytes {
+		// Taken all the same: who is still sending it does not hear why not.
+		_, _ = io.Copy(io.Discard, in)
 		return done, errors.New("the file is too long for an image of any radio")
 	}
 	return b.Flash(ctx, radioctl.Flash{

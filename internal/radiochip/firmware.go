@@ -17,9 +17,9 @@ import (
 
 // How long answers are waited for.
 const (
-	// rstackWait: a chip boots before it answers RST; UG101's T_RSTACK_MAX is 3.2 s,
-	// and 1 s is what these take.
-	rstackWait = 2 * time.Second
+	// rstackWait: a chip boots before it answers RST. These take 1 s; two tries are
+	// UG101's T_RSTACK_MAX.
+	rstackWait = 1600 * time.Millisecond
 	answerWait = 700 * time.Millisecond // of a firmware that runs
 	tries      = 2
 )
@@ -36,7 +36,7 @@ type ashLink struct {
 func (c *Chip) ezsp(ctx context.Context, f *Found) (*ashLink, error) {
 	l := &ashLink{c: c}
 	rst := ash.Append([]byte{ash.Cancel}, ash.ControlRst, nil)
-	ok, err := c.ask(ctx, 1, rstackWait, func(int) []byte { return rst }, func(p []byte) bool {
+	ok, err := c.ask(ctx, tries, rstackWait, func(int) []byte { return rst }, func(p []byte) bool {
 		for len(p) > 0 {
 			n, fr, _, ok := l.in.Next(p)
 			if p = p[n:]; ok && fr.Kind == ash.RstAck {

@@ -55,6 +55,7 @@ var parts = []part{
 	{"no_events", "gwctl events"},
 	{"no_bridge", "bridge"},
 	{"no_otbr", "Thread border router, gwctl thread"},
+	{"no_radio", "radio operations: probes, GBL, XMODEM (gwctl radio flash ...)"},
 	{"no_sshd", "SSH: sshd, port 22, passwd (x/crypto/ssh, crypto)"},
 	{"no_selftest", "selftest"},
 }
@@ -65,7 +66,6 @@ var budget = []struct {
 	kib  int
 }{
 	{"iperf3 server, bench mode", 50},
-	{"radio flashing (GBL, XMODEM, probes)", 50},
 	{"NTP", 20},
 	{"updates (minisign, slots)", 40},
 	{"WireGuard (or an add-on file in /userdata)", 250},

@@ -45,12 +45,11 @@ type Flashed struct {
 // metadata is what some builders put into an image, as JSON. Keys are those of
 // Nabu Casa's builds.
 type metadata struct {
-	Baud    int    `json:"baudrate"`
-	Type    string `json:"fw_type"`
-	EZSP    string `json:"ezsp_version"`
-	Thread  string `json:"ot_rcp_version"`
-	CPC     string `json:"cpc_version"`
-	Variant string `json:"fw_variant"`
+	Baud   int    `json:"baudrate"`
+	Type   string `json:"fw_type"`
+	EZSP   string `json:"ezsp_version"`
+	Thread string `json:"ot_rcp_version"`
+	CPC    string `json:"cpc_version"`
 }
 
 func about(img *gbl.Image) (m metadata) {
@@ -65,12 +64,7 @@ func describe(img *gbl.Image) string {
 	var parts []string
 	if img.Application() {
 		m := about(img)
-		text := "an application"
-		for _, s := range []string{m.Type, m.Variant, m.EZSP, m.Thread, m.CPC} {
-			if s = clean(s); s != "" {
-				text += " " + s
-			}
-		}
+		text := clean("an application " + m.Type + " " + m.EZSP + m.Thread + m.CPC)
 		if m.Baud > 0 {
 			text += " for " + strconv.Itoa(m.Baud) + " baud"
 		}
@@ -83,23 +77,18 @@ func describe(img *gbl.Image) string {
 		parts = append(parts, "firmware of the secure element")
 	}
 	text := strings.Join(parts, ", ")
-	if img.Encrypted {
-		text += ", encrypted"
-	}
-	if img.Signed {
-		text += ", signed"
-	}
 	return fmt.Sprintf("the image has %d bytes: %s", img.Bytes, text)
 }
 
 // clean is text of a file for a terminal.
 func clean(s string) string {
-	return strings.Map(func(r rune) rune {
+	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return -1
 		}
 		return r
-	}, s[:min(len(s), 64)])
+	}, s[:min(len(s), 100)])
+	return strings.TrimRight(s, " ")
 }
 
 // ErrWrongChip means that an image is not for the board's chip.

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"gwinit/board/rtl8196e"
@@ -207,11 +208,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 // control, which the radio does not need for a few bytes and which may hold up
 // everything where nobody drives CTS.
 func (h *held) settings(more ...int) (all []radiochip.Setting) {
-	seen := make(map[int]bool)
 	for _, baud := range append(append(more, h.radio.Baud), radiochip.Bauds()...) {
-		if baud > 0 && !seen[baud] {
-			seen[baud] = true
-			all = append(all, radiochip.Setting{Baud: baud, Flow: config.FlowNone})
+		if s := (radiochip.Setting{Baud: baud, Flow: config.FlowNone}); baud > 0 && !slices.Contains(all, s) {
+			all = append(all, s)
 		}
 	}
 	return all

@@ -76,16 +76,17 @@ func Set(sequence uint8, p Property, value uint32) Frame {
 
 // Append appends the frame to dst as it goes over the line.
 func (f Frame) Append(dst []byte) []byte {
-	start := len(dst)
-	dst = append(dst, Flag, system)
-	dst = binary.LittleEndian.AppendUint16(dst, uint16(4+len(f.Payload)+2))
-	dst = append(dst, unnumbered)
-	dst = binary.LittleEndian.AppendUint16(dst, CRC(dst[start:]))
-	start = len(dst)
-	dst = append(dst, byte(f.Command), f.Sequence)
-	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(f.Payload)))
-	dst = append(dst, f.Payload...)
-	return binary.LittleEndian.AppendUint16(dst, CRC(dst[start:]))
+	n := 4 + len(f.Payload)
+	p := make([]byte, headerBytes+n+2)
+	head, body, put := p[:headerBytes], p[headerBytes:], binary.LittleEndian.PutUint16
+	head[0], head[1], head[4] = Flag, system, unnumbered
+	put(head[2:], uint16(n+2))
+	put(head[5:], CRC(head[:5]))
+	body[0], body[1] = byte(f.Command), f.Sequence
+	put(body[2:], uint16(len(f.Payload)))
+	copy(body[4:], f.Payload)
+	put(body[n:], CRC(body[:n]))
+	return append(dst, p...)
 }
 
 // CRC is CRC-16 with the polynomial 0x1021, the high bit first, from 0: that of

@@ -143,11 +143,20 @@ func Parse(file []byte) (*Image, error) {
 func (m *Image) part(tag uint32, body []byte) error {
 	word := func(i int) uint32 { return binary.LittleEndian.Uint32(body[4*i:]) }
 	// The fixed fields at the front of each.
-	fixed := map[uint32]int{
-		tagHeader: 8, tagApp: 28, tagBootloader: 8, tagSE: 8, tagEncInit: 16, tagSignature: 64,
-		tagProg: 4, tagEraseProg: 4, tagProgLZ4: 4, tagProgLZMA: 4,
+	fixed := 0
+	switch tag {
+	case tagApp:
+		fixed = 28
+	case tagHeader, tagBootloader, tagSE:
+		fixed = 8
+	case tagEncInit:
+		fixed = 16
+	case tagSignature:
+		fixed = 64
+	case tagProg, tagEraseProg, tagProgLZ4, tagProgLZMA:
+		fixed = 4
 	}
-	if len(body) < fixed[tag] {
+	if len(body) < fixed {
 		return ErrFormat
 	}
 	switch tag {

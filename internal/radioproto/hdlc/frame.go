@@ -5,23 +5,27 @@ package hdlc
 // which OpenThread's encoder escapes as well.
 func Append(dst, p []byte) []byte {
 	fcs := uint16(0xFFFF)
-	dst = append(dst, Flag)
 	for _, b := range p {
-		dst = appendEscaped(dst, b)
 		fcs = update(fcs, b)
 	}
 	fcs = ^fcs
-	dst = appendEscaped(dst, byte(fcs))
-	dst = appendEscaped(dst, byte(fcs>>8))
-	return append(dst, Flag)
-}
-
-func appendEscaped(dst []byte, b byte) []byte {
-	switch b {
-	case Flag, Escape, 0x11, 0x13, 0xF8:
-		return append(dst, Escape, b^flip)
+	dst = append(dst, Flag)
+	for i := range len(p) + 2 {
+		b := byte(fcs >> 8)
+		switch {
+		case i < len(p):
+			b = p[i]
+		case i == len(p):
+			b = byte(fcs)
+		}
+		switch b {
+		case Flag, Escape, 0x11, 0x13, 0xF8:
+			dst = append(dst, Escape)
+			b ^= flip
+		}
+		dst = append(dst, b)
 	}
-	return append(dst, b)
+	return append(dst, Flag)
 }
 
 // update takes one byte into an FCS-16: the polynomial 0x8408, the low bit
