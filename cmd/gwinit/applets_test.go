@@ -83,7 +83,7 @@ func TestOnTheBox(t *testing.T) {
 	}
 	for _, l := range gwctl.OnTheBox() {
 		var out bytes.Buffer
-		if status := a.Execute(t.Context(), applet.IO{Out: &out, Err: &out}, []string{l.Name, "-h"}); status != 0 || !strings.HasPrefix(out.String(), "usage: gwctl "+l.Name) {
+		if status := a.Execute(t.Context(), applet.IO{Out: &out, Err: &out}, append(strings.Fields(l.Name), "-h")); status != 0 || !strings.HasPrefix(out.String(), "usage: gwctl "+l.Name) {
 			t.Errorf("%s -h: status %d, %s", l.Name, status, out.String())
 		}
 	}

@@ -55,7 +55,7 @@ gwctl -H GATEWAY bridge tap -ash        a copy of it, frame by frame
 gwctl -H GATEWAY radio release -for 10m the UART for another program; radio take
 gwctl -H GATEWAY config set radio.FIRMWARE_BAUD=460800
 gwctl -H GATEWAY radio mode otbr        for Thread; zigbee goes back
-gwctl -H GATEWAY radio flash FILE.gbl   firmware for it; radio probe tells what it has
+gwctl -H GATEWAY radio flash FILE.gbl   firmware for it; radio probe asks it
 
 A client that does not get it: gwctl -H GATEWAY logs bridge says why. Hosts of
 local networks may have it, and those of radio.BRIDGE_ALLOW.
