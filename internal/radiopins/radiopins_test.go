@@ -16,6 +16,7 @@ import (
 	"gwinit/internal/gpio/gpiotest"
 	"gwinit/internal/kernelbridge"
 	"gwinit/internal/kernelbridge/kernelbridgetest"
+	"gwinit/internal/radioreset"
 )
 
 // chip is a bank with the lines of the board, by their numbers.
@@ -31,10 +32,10 @@ func TestByGPIO(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := rtl8196e.ByID(rtl8196e.Sengled)
 		c := chip(b)
-		p := Pins{Kernel: c, Board: b}
+		p := Pins{radioreset.Line{Kernel: c, Board: b}}
 		const nRST, boot = 11, 13
 		start := time.Now()
-		if err := p.Reset(t.Context()); err != nil || time.Since(start) != pulse {
+		if err := p.Reset(t.Context()); err != nil || time.Since(start) != radioreset.Hold {
 			t.Errorf("reset: %v, after %v", err, time.Since(start))
 		}
 		if d := c.Line(nRST).Driven; !slices.Equal(d, []bool{true, false}) || len(c.Line(boot).Driven) != 0 {
@@ -46,7 +47,7 @@ func TestByGPIO(t *testing.T) {
 		for _, at := range []struct {
 			after      time.Duration
 			nRST, boot bool
-		}{{pulse / 2, true, true}, {pulse, false, true}, {look, false, false}} {
+		}{{radioreset.Hold / 2, true, true}, {radioreset.Hold, false, true}, {look, false, false}} {
 			time.Sleep(at.after)
 			synctest.Wait()
 			if last(nRST) != at.nRST || last(boot) != at.boot {
@@ -67,7 +68,7 @@ func TestByGPIO(t *testing.T) {
 
 func TestNoPin(t *testing.T) {
 	b, _ := rtl8196e.ByID(rtl8196e.Lidl)
-	p := Pins{Kernel: chip(b), Board: b}
+	p := Pins{radioreset.Line{Kernel: chip(b), Board: b}}
 	if err := p.Bootloader(t.Context()); !errors.Is(err, ErrNone) {
 		t.Errorf("got %v", err)
 	}
@@ -82,7 +83,7 @@ func TestByDriver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Pins{Driver: d}
+	p := Pins{radioreset.Line{Driver: d}}
 	if err := errors.Join(p.Reset(t.Context()), p.Bootloader(t.Context())); err != nil {
 		t.Error(err)
 	}
@@ -91,7 +92,7 @@ func TestByDriver(t *testing.T) {
 	}
 	driver := kernelbridgetest.NewDriver(true)
 	driver.FailWrite("blmode_pulse", unix.ENODEV) // blmode_gpio is -1
-	if err := (Pins{Driver: kernelbridge.Over(driver)}).Bootloader(t.Context()); !errors.Is(err, ErrNone) {
+	if err := (Pins{radioreset.Line{Driver: kernelbridge.Over(driver)}}).Bootloader(t.Context()); !errors.Is(err, ErrNone) {
 		t.Errorf("a board without the pin: %v", err)
 	}
 }

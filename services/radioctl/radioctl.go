@@ -25,8 +25,10 @@ import (
 	"gwinit/internal/radiochip"
 	"gwinit/internal/radiolock"
 	"gwinit/internal/radiopins"
+	"gwinit/internal/radioreset"
 	"gwinit/internal/radiouart"
 	"gwinit/internal/tty"
+	"gwinit/internal/wait"
 )
 
 // The services that have the radio, and the names under which they do.
@@ -35,6 +37,10 @@ const (
 	thread = "otbr"
 	core   = "core"
 )
+
+// follow is the action that has the border router run or not, as MODE says; it does
+// not wait until that is ready.
+const follow = "try-restart"
 
 // Box is the gateway.
 type Box struct {
@@ -126,7 +132,7 @@ func (b *Box) take(ctx context.Context, name string, d time.Duration) (h *held, 
 			return h, err
 		}
 	}
-	h.pins = pins{radiopins.Pins{Root: b.Root, Kernel: b.Kernel, Board: b.Board, Driver: h.uart.Driver}}
+	h.pins = pins{radiopins.Pins{Line: radioreset.Line{Root: b.Root, Kernel: b.Kernel, Board: b.Board, Driver: h.uart.Driver}}}
 	h.port, err = tty.Open(b.Board.Radio.Device, tty.Config{Baud: 115200, BaseBaud: b.Board.Radio.BaseBaud})
 	if err != nil {
 		return h, err
@@ -145,7 +151,7 @@ func (h *held) giveBack(ctx context.Context) error {
 		err = errors.Join(err, e)
 	}
 	if h.thread {
-		err = errors.Join(err, h.box.service(ctx, thread, "start"))
+		err = errors.Join(err, h.box.service(ctx, thread, follow))
 	}
 	if err != nil {
 		return fmt.Errorf("give the radio back: %w", err)
@@ -194,14 +200,8 @@ func live(state string) bool {
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	wait.For(ctx, d)
+	return ctx.Err()
 }
 
 // settings are where firmware may answer: what radio.conf says first, without flow

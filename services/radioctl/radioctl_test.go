@@ -200,7 +200,12 @@ func (r *rig) ask(_ context.Context, op string, args any) (json.RawMessage, erro
 		if a.Action == "start" && a.Name == r.refuseTo {
 			return refused("it does not start")
 		}
+		radio, _ := config.LoadRadio(r.root, rtl8196e.Board{})
 		switch state := r.states[a.Name]; {
+		case a.Action == "try-restart" && a.Name == thread && radio.Mode == config.ModeOTBR:
+			r.states[a.Name] = "running"
+		case a.Action == "try-restart" && a.Name == thread:
+			r.states[a.Name] = "stopped"
 		case a.Action == "stop":
 			r.states[a.Name] = "stopped"
 		case a.Action == "start", a.Action == "try-restart" && state == "running":
@@ -244,7 +249,7 @@ func TestFlashThereAndBack(t *testing.T) {
 	if err != nil || done.Kind != "spinel" || done.Firmware != "otrcp" || done.Mode != config.ModeOTBR || done.Bootloader != "2.4.2" || point != 1 {
 		t.Fatalf("%+v, %v, point %d", done, err, point)
 	}
-	want := "# mine\nFIRMWARE=otrcp\nFIRMWARE_BAUD=460800\nFIRMWARE_FLOW_CTRL=hw\nMODE=otbr\nBOOTLOADER_VERSION=2.4.2\nFIRMWARE_VERSION=2.4.4\n"
+	want := "# mine\nFIRMWARE=otrcp\nFIRMWARE_BAUD=460800\nFIRMWARE_FLOW_CTRL=hw\nMODE=otbr\nBOOTLOADER_VERSION=2.4.2\nFIRMWARE_VERSION=2.4.4\nOTBR_REST_BIND=127.0.0.1\n"
 	if got := r.read(); got != want {
 		t.Errorf("radio.conf is\n%swant\n%s", got, want)
 	}
@@ -253,7 +258,7 @@ func TestFlashThereAndBack(t *testing.T) {
 	if err != nil || done.Kind != "ezsp" || done.Protocol != 13 || done.Mode != config.ModeZigbee {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	want = "# mine\nFIRMWARE=ncp\nFIRMWARE_BAUD=115200\nFIRMWARE_FLOW_CTRL=none\nMODE=zigbee\nBOOTLOADER_VERSION=2.4.2\nFIRMWARE_VERSION=7.5.1\n"
+	want = "# mine\nFIRMWARE=ncp\nFIRMWARE_BAUD=115200\nFIRMWARE_FLOW_CTRL=none\nMODE=zigbee\nBOOTLOADER_VERSION=2.4.2\nFIRMWARE_VERSION=7.5.1\nOTBR_REST_BIND=127.0.0.1\n"
 	if got := r.read(); got != want {
 		t.Errorf("radio.conf is\n%swant\n%s", got, want)
 	}
@@ -366,7 +371,7 @@ func TestPassthrough(t *testing.T) {
 		asked string
 	}{
 		{config.ModeZigbee, bridge, "stop bridge start bridge"},
-		{config.ModeOTBR, thread, "stop bridge stop otbr start bridge start otbr"},
+		{config.ModeOTBR, thread, "stop bridge stop otbr start bridge try-restart otbr"},
 	} {
 		t.Run(tt.mode, func(t *testing.T) {
 			r := newRig(t, tt.mode, zigbee)
