@@ -19,6 +19,7 @@ import (
 	"gwinit/internal/api"
 	"gwinit/internal/applet"
 	"gwinit/internal/config"
+	"gwinit/internal/giveback"
 	"gwinit/internal/notify"
 	"gwinit/internal/ramfiles"
 	"gwinit/services/eth"
@@ -145,6 +146,7 @@ func run(ctx context.Context, version string) error {
 	syslog := newSyslog(mode, log)
 	panel := newPanel(net.NTP, os.Getenv(api.EnvBootMode))
 	services := []func(context.Context) error{guard.Run, net.Run, tune.Run, watch.Run, mdns.Run, clock.Run, panel.Run, port, figures.Run, syslog.Run}
+	services = append(services, func(ctx context.Context) error { giveback.Run(ctx); return nil })
 	ended := make(chan error, len(services)+1)
 	for _, run := range services {
 		go func() { ended <- run(ctx) }()

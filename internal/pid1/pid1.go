@@ -26,6 +26,7 @@ import (
 	"gwinit/internal/boothold"
 	"gwinit/internal/config"
 	"gwinit/internal/control"
+	"gwinit/internal/giveback"
 	"gwinit/internal/logring"
 	"gwinit/internal/reaper"
 	"gwinit/internal/supervisor"
@@ -123,6 +124,7 @@ func (in *initd) boot() (complete bool) {
 	in.sup.Boot()
 	go in.handle(signals)
 	go in.watchConsole()
+	go giveback.Run(context.Background())
 	go in.afterUserdata()
 	in.serveControl()
 	in.health.watch(partSupervisor, false)

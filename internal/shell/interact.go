@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -17,11 +18,17 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"gwinit/internal/applet"
+	"gwinit/internal/giveback"
 )
 
 // interact is the loop of prompt, line, execution. It ends with ctrl-D on an
 // empty line, exit, SIGHUP or SIGTERM.
 func (s *shell) interact(ctx context.Context) error {
+	until, cancel := context.WithCancel(ctx)
+	var giving sync.WaitGroup
+	defer giving.Wait()
+	defer cancel()
+	giving.Go(func() { giveback.Run(until) })
 	in := &editor{shell: s}
 	for {
 		parser := syntax.NewParser()

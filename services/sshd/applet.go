@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gwinit/internal/applet"
+	"gwinit/internal/giveback"
 	"gwinit/internal/handoff"
 	"gwinit/internal/notify"
 )
@@ -83,6 +84,11 @@ func run(ctx context.Context, sessions Sessions, log func(string)) error {
 	if err := conn.Ready(""); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	var giving sync.WaitGroup
+	defer giving.Wait()
+	defer cancel()
+	giving.Go(func() { giveback.Run(ctx) })
 	s := Server{Session: session, Max: most, Idle: idleTime, Log: limited(logEvery, log)}
 	return s.Serve(ctx, u)
 }

@@ -1,0 +1,37 @@
+// Package giveback returns the memory of a process's garbage to the kernel
+// while the process goes on.
+//
+// Go keeps what its heap took once: it lets a heap of half a MiB grow to 1 MiB
+// before it collects (the least there is, GOGC percent of 4 MiB), and gives back
+// only what is a tenth above that. On a board with 32 MiB each such MiB is one
+// less for the pages of the program itself: the root file system is
+// decompressed in blocks of 256 KiB, and once the pages in use do not fit any
+// more, each that is missed costs a block and throws others out.
+package giveback
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+)
+
+// every is how long garbage may lie. A collection of such a heap takes some ms:
+// looking first whether there is any would cost 2 KiB of flash.
+const every = 10 * time.Second
+
+// Run gives memory back until ctx ends. It is for processes that work now and
+// then; one that must not wait for its collector does not call it.
+func Run(ctx context.Context) { run(ctx, debug.FreeOSMemory) }
+
+func run(ctx context.Context, free func()) {
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			free()
+		}
+	}
+}
