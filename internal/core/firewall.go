@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"path/filepath"
 
 	"gwinit/internal/api"
 	"gwinit/internal/config"
@@ -15,7 +16,7 @@ import (
 )
 
 func newFirewall(bootMode string) guard {
-	return firewall.New(firewall.Options{Safe: bootMode == api.BootSafe, Tunnel: tunnel})
+	return firewall.New(firewall.Options{Safe: bootMode == api.BootSafe, Tunnel: func() firewall.Tunnel { return tunnel("") }})
 }
 
 // closeDoor closes it for bench mode, where the kernel can, and says whether it is.
@@ -27,13 +28,14 @@ func closeDoor(peer netip.Addr) (closed bool, err error) {
 	return err == nil, err
 }
 
-// tunnel is the WireGuard interface that the settings want, for the firewall.
-func tunnel() firewall.Tunnel {
-	w, _ := config.LoadWireGuard("")
+// tunnel is the WireGuard interface that the settings want, for the firewall. root
+// is where /userdata is below, "" on the box.
+func tunnel(root string) firewall.Tunnel {
+	w, _ := config.LoadWireGuard(root)
 	if !w.Enabled {
 		return firewall.Tunnel{}
 	}
-	text, _ := os.ReadFile(conf.File) // without it there is no port
+	text, _ := os.ReadFile(filepath.Join("/", root, conf.File)) // without it there is no port
 	c, _ := conf.Parse(string(text))
 	return firewall.Tunnel{Interface: w.Interface, Port: c.ListenPort}
 }
