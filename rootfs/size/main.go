@@ -11,6 +11,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"compress/zlib"
 	"debug/elf"
 	"errors"
 	"flag"
@@ -58,7 +59,11 @@ var parts = []part{
 	{"no_radio", "radio operations: probes, GBL, XMODEM (gwctl radio flash ...)"},
 	{"no_sshd", "SSH: sshd, port 22, passwd (x/crypto/ssh, crypto)"},
 	{"no_selftest", "selftest"},
+	{"no_wireguard", "what runs the WireGuard add-on, gwctl wg"},
 }
+
+// addons are programs outside of the rootfs, in /userdata.
+var addons = []string{"./cmd/gw-wireguard"}
 
 // budget is the flash that parts still to come may take, in KiB.
 var budget = []struct {
@@ -66,9 +71,7 @@ var budget = []struct {
 	kib  int
 }{
 	{"iperf3 server, bench mode", 50},
-	{"NTP", 20},
 	{"updates (minisign, slots)", 40},
-	{"WireGuard (or an add-on file in /userdata)", 250},
 }
 
 func main() {
@@ -116,13 +119,19 @@ func run(gw string, checkOnly bool, build []string, block int) error {
 	if err := os.Mkdir(alone, 0o755); err != nil {
 		return err
 	}
-	measure := func(tags ...string) (raw, packed int64, err error) {
-		bin := filepath.Join(alone, "gw")
+	bin := filepath.Join(alone, "gw")
+	compile := func(program string, tags ...string) error {
 		// The last of two -tags counts.
-		cmd := exec.Command(build[0], slices.Concat(build[1:], []string{"-tags", strings.Join(tags, ","), "-o", bin, "./cmd/gwinit"})...)
+		cmd := exec.Command(build[0], slices.Concat(build[1:], []string{"-tags", strings.Join(tags, ","), "-o", bin, program})...)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err != nil {
-			return 0, 0, fmt.Errorf("build with tags %q: %w", tags, err)
+			return fmt.Errorf("build %s with tags %q: %w", program, tags, err)
+		}
+		return nil
+	}
+	measure := func(tags ...string) (raw, packed int64, err error) {
+		if err := compile("./cmd/gwinit", tags...); err != nil {
+			return 0, 0, err
 		}
 		st, err := os.Stat(bin)
 		if err != nil {
@@ -154,6 +163,18 @@ func run(gw string, checkOnly bool, build []string, block int) error {
 	}
 	fmt.Printf("  %-56s %9s %9d\n", "needed by several of these (net, json, regexp ...)", "", (shared-q)>>10)
 	fmt.Printf("  %-56s %9d %9d\n", "without all of these: PID 1, supervisor, Go runtime", r>>10, q>>10)
+
+	fmt.Printf("\n%-58s %9s %9s\n", "add-ons, in /userdata", "raw KiB", "flash KiB")
+	for _, program := range addons {
+		if err := compile(program, with...); err != nil {
+			return err
+		}
+		raw, flash, err := inJFFS2(bin)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("  %-56s %9d %9d\n", program, raw>>10, flash>>10)
+	}
 
 	fmt.Printf("\nbudget of parts to come%35s %9s\n", "", "flash KiB")
 	var sum int
@@ -246,4 +267,27 @@ func packageOf(sym string) string {
 		return sym[:slash+1+dot]
 	}
 	return sym
+}
+
+// inJFFS2 is what a file takes in a JFFS2 with zlib: nodes of a page each,
+// behind 68 bytes of struct jffs2_raw_inode, at multiples of four.
+func inJFFS2(file string) (raw, flash int, err error) {
+	const page, header, align = 4096, 68, 4
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0, 0, err
+	}
+	var packed bytes.Buffer
+	for chunk := range slices.Chunk(b, page) {
+		packed.Reset()
+		w := zlib.NewWriter(&packed)
+		if _, err := w.Write(chunk); err != nil {
+			return 0, 0, err
+		}
+		if err := w.Close(); err != nil {
+			return 0, 0, err
+		}
+		flash += (header + min(packed.Len(), len(chunk)) + align - 1) / align * align
+	}
+	return len(b), flash, nil
 }
