@@ -4,11 +4,17 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +28,13 @@ const heldMiB = 6
 // anon is what PID 1 and the services that always run have of their own, KiB.
 func anon(t *testing.T, m *board.Machine, s api.Status) (kib uint64) {
 	t.Helper()
-	fields := strings.Fields(run(t, m, "grep RssAnon /proc/1/status"))
+	return anonOf(t, run(t, m, "grep RssAnon /proc/1/status"), s)
+}
+
+// anonOf is anon with PID 1's line of its status.
+func anonOf(t *testing.T, line string, s api.Status) (kib uint64) {
+	t.Helper()
+	fields := strings.Fields(line)
 	if len(fields) != 3 {
 		t.Fatalf("RssAnon of PID 1: %q", fields)
 	}
@@ -55,16 +67,19 @@ func below(histogram []uint32, part float64) time.Duration {
 }
 
 // A board with 32 MiB on which everything goes on at once: bytes both ways as fast
-// as a radio at 115200 baud has them, and 6 MiB that another program has. Nothing
-// fails for want of memory. In the soak, for an hour, with a login every minute and
-// on a host that does little else, what the services take also stays what it is,
-// and no byte waits long.
+// as a radio at 115200 baud has them, figures and the log for who keeps them, the
+// firewall, netwatch, and 6 MiB that another program has. Nothing fails for want of
+// memory. In the soak, for an hour, with a login every minute and a file of an update's
+// size written every ten, what the services take also stays what it is, and by the
+// board's own clock no byte waits long: on a host that has the time for it.
 func TestMemoryUnderLoad(t *testing.T) {
 	t.Parallel()
 	const (
 		rate   = 11520 // bytes a second
 		warmUp = 600   // s, of the soak
 		most   = 20 * time.Millisecond
+		update = 2 << 20 // bytes, more than the program's own file takes in the rootfs
+		upload = 10      // every so many rounds
 	)
 	seconds, every := 15.0, 5*time.Second
 	if soak {
@@ -82,7 +97,23 @@ func TestMemoryUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, m, "gwctl config set METRICS=on")
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	var logged atomic.Int64
+	go func() {
+		b := make([]byte, 64<<10)
+		for {
+			if _, _, err := server.ReadFrom(b); err != nil {
+				return
+			}
+			logged.Add(1)
+		}
+	}()
+	run(t, m, fmt.Sprintf("gwctl config set METRICS=on SYSLOG=udp://10.0.2.2:%d FIREWALL=1 FIREWALL_ALLOW=tcp/%d netwatch.ENABLED=1",
+		server.LocalAddr().(*net.UDPAddr).Port, metricsPort))
 	run(t, m, "mkdir -p /userdata/ssh && echo '"+strings.TrimSpace(string(key))+"' >/userdata/ssh/authorized_keys")
 	program, err := os.Open(hold)
 	if err != nil {
@@ -95,6 +126,20 @@ func TestMemoryUnderLoad(t *testing.T) {
 		return strings.Contains(run(t, m, "cat /run/hold"), "held")
 	})
 
+	// As a gateway is most of the time: nobody types at its serial console, where
+	// commands would grow the shell. What is asked is asked by SSH.
+	ask := func(command string) string {
+		return p.must(board.BridgePort, nil, "ssh", "root@127.0.0.1", command)
+	}
+	look := func() (s api.Status, kib uint64) {
+		t.Helper()
+		out := ask("gwctl status -json; grep RssAnon /proc/1/status; gwctl bridge >/dev/null; ls -lR /userdata /etc >/dev/null")
+		line, rest, _ := strings.Cut(out, "\n")
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return s, anonOf(t, rest, s)
+	}
 	radio, client := wire(t, m), dial(t, m)
 	hello := []byte{0x1a}
 	if _, err := client.Write(hello); err != nil {
@@ -103,7 +148,15 @@ func TestMemoryUnderLoad(t *testing.T) {
 	if _, err := radio.Read(hello); err != nil {
 		t.Fatal(err)
 	}
-	before := await(t, m, "the client", func(s api.Status) bool { return s.Bridge != nil && s.Bridge.Client != nil })
+	await(t, m, "the client", func(s api.Status) bool { return s.Bridge != nil && s.Bridge.Client != nil })
+	m.Console().Mark()
+	if err := m.Console().SendLine("exit"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Console().WaitFor("# ", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := look()
 	until, stop := context.WithCancel(t.Context())
 	defer stop()
 	down, up := make(chan passed, 1), make(chan passed, 1)
@@ -115,14 +168,15 @@ func TestMemoryUnderLoad(t *testing.T) {
 		anon, unavailable uint64  // KiB
 	}
 	var samples []sample
-	for s := before; ; {
-		if soak {
-			p.must(board.BridgePort, nil, "ssh", "root@127.0.0.1", "gwctl status; gwctl bridge; ls -lR /userdata /etc >/dev/null")
+	noise := rand.NewChaCha8([32]byte{3})
+	for {
+		if len(samples)%upload == upload-1 {
+			p.must(board.BridgePort, io.LimitReader(noise, update), "ssh", "root@127.0.0.1", "cat >/userdata/part && sync && rm /userdata/part")
 		}
 		scrape(t, m)
 		time.Sleep(every)
-		s = status(t, m)
-		one := sample{s.Uptime - before.Uptime, anon(t, m, s), s.Memory.Total - s.Memory.Available}
+		s, kib := look()
+		one := sample{s.Uptime - before.Uptime, kib, s.Memory.Total - s.Memory.Available}
 		samples = append(samples, one)
 		t.Logf("after %4.0f s: services %d KiB of their own, %d KiB of the board in use", one.at, one.anon, one.unavailable)
 		if one.at >= seconds {
@@ -138,7 +192,14 @@ func TestMemoryUnderLoad(t *testing.T) {
 		}
 	}
 
-	w := answer[api.BridgeWatch](t, m, "gwctl bridge -json")
+	var w api.BridgeWatch
+	var n api.Netwatch
+	var f api.Firewall
+	for command, v := range map[string]any{"bridge": &w, "netwatch": &n, "firewall": &f} {
+		if out := ask("gwctl -json " + command); json.Unmarshal([]byte(out), v) != nil {
+			t.Fatalf("gwctl %s: %s", command, out)
+		}
+	}
 	for name, f := range map[string]api.BridgeFlow{"from the radio": w.FromRadio, "to the radio": w.ToRadio} {
 		p99 := below(f.Latency, 0.99)
 		t.Logf("%s: 99 %% below %v, longest held %.3f s", name, p99, f.HeldLongest)
@@ -146,16 +207,25 @@ func TestMemoryUnderLoad(t *testing.T) {
 			t.Errorf("%s: 99 %% of the bytes are below %v only, want %v", name, p99, most)
 		}
 	}
-	after := status(t, m)
+	if logged.Load() == 0 {
+		t.Error("the log server has got nothing")
+	}
+	after, _ := look()
+	if !n.Enabled || n.State != "reachable" {
+		t.Errorf("netwatch %+v", n)
+	}
+	if f.State != "on" {
+		t.Errorf("firewall %+v", f)
+	}
 	if b := after.Bridge; b.QueueDropped+b.Overruns+b.BufOverruns+b.TxDropped != 0 || b.Client == nil {
 		t.Errorf("the bridge lost bytes or its client: %+v", b)
 	}
 	for _, svc := range after.Services {
-		if svc.Restarts != service(t, before, svc.Name).Restarts && svc.Name != "sshd" {
+		if svc.Restarts != service(t, before, svc.Name).Restarts && svc.Name != "sshd" && svc.Name != "console" {
 			t.Errorf("%s was restarted", svc.Name)
 		}
 	}
-	if out := run(t, m, "pidof hold; dmesg"); !('0' <= out[0] && out[0] <= '9') ||
+	if out := ask("pidof hold; dmesg"); !('0' <= out[0] && out[0] <= '9') ||
 		strings.Contains(out, "ut of memory") || strings.Contains(out, "oom") || strings.Contains(out, "allocation failure") {
 		t.Errorf("memory ran out:\n%s", out)
 	}

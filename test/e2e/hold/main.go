@@ -1,4 +1,4 @@
-// Command hold takes as much memory as its argument says, in MiB, and keeps it
+// Command hold has as much memory as its argument says, in MiB, and keeps it
 // until it is killed. On the emulated board it stands for a large program of
 // somebody else's.
 package main
@@ -6,7 +6,9 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -20,7 +22,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, "hold:", err)
 		os.Exit(2)
 	}
-	memory := make([]byte, mib<<20)
+	signal.Ignore(syscall.SIGHUP) // of the shell that started it
+	var own, pages uint64
+	if b, err := os.ReadFile("/proc/self/statm"); err == nil {
+		_, _ = fmt.Sscan(string(b), &pages, &own) // what Go has already
+	}
+	memory := make([]byte, mib<<20-min(mib<<20, own*uint64(os.Getpagesize())))
 	touch := func() {
 		for i := 0; i < len(memory); i += 4096 {
 			memory[i]++
