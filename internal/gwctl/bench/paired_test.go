@@ -313,6 +313,7 @@ func TestPlanRefuses(t *testing.T) {
 		err    string
 	}{
 		"one point":    {func(p *Plan) { p.Points = p.Points[:1] }, "two points"},
+		"no point":     {func(p *Plan) { p.Kind, p.Points = kindNull, nil }, "no point to measure"},
 		"twice":        {func(p *Plan) { p.Points[1] = "old" }, "different words"},
 		"odd":          {func(p *Plan) { p.Rounds = 5 }, "5 rounds of 2 points are not balanced"},
 		"few":          {func(p *Plan) { p.Rounds = 0 }, "rounds are 2 to 1000"},

@@ -94,6 +94,8 @@ func (p *Plan) check() error {
 		}
 	}
 	switch {
+	case k == 0:
+		return errors.New("there is no point to measure")
 	case p.Kind != kindNull && k < 2:
 		return errors.New("there must be two points to compare")
 	case k > 26:
