@@ -245,6 +245,9 @@ func (h *held) set(ctx context.Context, done *Flashed, all []config.Assignment) 
 // again has a service use new settings: it reads them, or restarts where it cannot.
 // One that does not run is left alone.
 func (b *Box) again(ctx context.Context, name string, restart bool) error {
+	if name == thread {
+		return b.followMode(ctx)
+	}
 	var told *api.Error
 	if !restart {
 		_, err := b.Ask(ctx, api.OpCall, api.CallArgs{Service: name, Method: "reload"})
@@ -274,7 +277,7 @@ func (b *Box) start(ctx context.Context, done Flashed) error {
 		return nil // this gateway does not have it
 	}
 	if want == thread && !live(s.State) {
-		if err := b.service(ctx, want, follow); err != nil {
+		if err := b.followMode(ctx); err != nil {
 			return err
 		}
 	}
@@ -285,6 +288,9 @@ func (b *Box) start(ctx context.Context, done Flashed) error {
 		if st.Radio.Owner == want {
 			b.Say(want + " has the radio")
 			return nil
+		}
+		if s := find(st, want); s != nil && s.State == "failed" {
+			break
 		}
 		if err := sleep(ctx, poll); err != nil {
 			return err

@@ -33,11 +33,11 @@ func (b *Box) Passthrough(ctx context.Context, p Passthrough) (err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBack)
 		defer cancel()
 		for _, name := range stopped {
-			action := "start"
 			if name == thread {
-				action = follow
+				err = errors.Join(err, b.followMode(ctx))
+			} else {
+				err = errors.Join(err, b.service(ctx, name, "start"))
 			}
-			err = errors.Join(err, b.service(ctx, name, action))
 		}
 		if err == nil {
 			b.Say("everything is as it was")

@@ -38,10 +38,6 @@ const (
 	core   = "core"
 )
 
-// follow is the action that has the border router run or not, as MODE says; it does
-// not wait until that is ready.
-const follow = "try-restart"
-
 // Box is the gateway.
 type Box struct {
 	Root   string // of the file system, "" on the box
@@ -151,7 +147,7 @@ func (h *held) giveBack(ctx context.Context) error {
 		err = errors.Join(err, e)
 	}
 	if h.thread {
-		err = errors.Join(err, h.box.service(ctx, thread, follow))
+		err = errors.Join(err, h.box.followMode(ctx))
 	}
 	if err != nil {
 		return fmt.Errorf("give the radio back: %w", err)
@@ -182,6 +178,20 @@ func (b *Box) status(ctx context.Context) (st api.Status, err error) {
 
 func (b *Box) service(ctx context.Context, name, action string) error {
 	_, err := b.Ask(ctx, api.OpService, api.ServiceArgs{Name: name, Action: action})
+	return err
+}
+
+// followMode has the border router run or not, as MODE says, without waiting until it
+// is ready. One that cannot run says so, and is no failure of a radio operation.
+func (b *Box) followMode(ctx context.Context) error {
+	err := b.service(ctx, thread, "try-restart")
+	var told *api.Error
+	if errors.As(err, &told) {
+		if told.Code != api.CodeNotFound { // this gateway has none
+			b.Say(told.Message)
+		}
+		return nil
+	}
 	return err
 }
 

@@ -35,14 +35,14 @@ type rig struct {
 	sim  *radio.Sim
 	root string
 
-	mu       sync.Mutex
-	states   map[string]string // of services
-	lock     *radiolock.Lock   // of the service that has the radio
-	owner    string
-	lent     bool
-	said     []string
-	asked    []string
-	refuseTo string // start that service
+	mu     sync.Mutex
+	states map[string]string // of services
+	lock   *radiolock.Lock   // of the service that has the radio
+	owner  string
+	lent   bool
+	said   []string
+	asked  []string
+	broken string // that service does not start
 }
 
 func newRig(t *testing.T, mode string, app gecko.App) *rig {
@@ -197,8 +197,9 @@ func (r *rig) ask(_ context.Context, op string, args any) (json.RawMessage, erro
 		}
 	case api.ServiceArgs:
 		r.asked = append(r.asked, a.Action+" "+a.Name)
-		if a.Action == "start" && a.Name == r.refuseTo {
-			return refused("it does not start")
+		if a.Action != "stop" && a.Name == r.broken {
+			r.states[a.Name] = "failed"
+			return refused("start " + a.Name + ": it is in state failed")
 		}
 		radio, _ := config.LoadRadio(r.root, rtl8196e.Board{})
 		switch state := r.states[a.Name]; {
@@ -267,6 +268,24 @@ func TestFlashThereAndBack(t *testing.T) {
 		t.Errorf("the border router is %s with a Zigbee radio", state)
 	}
 	if said := strings.Join(r.said, "\n"); !strings.Contains(said, "sent 100 %") || !strings.Contains(said, "otbr has the radio") || !strings.Contains(said, "bridge has the radio") {
+		t.Errorf("it says:\n%s", said)
+	}
+}
+
+// A border router that cannot run is no failure of the flash: the radio is flashed and
+// written down.
+func TestFlashForARouterThatFails(t *testing.T) {
+	r := newRig(t, config.ModeZigbee, zigbee)
+	r.broken = thread
+	done, err := r.box.Flash(t.Context(), Flash{File: image(matter)})
+	if err != nil || done.Kind != "spinel" || done.Mode != config.ModeOTBR {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if got := r.read(); !strings.Contains(got, "FIRMWARE=otrcp\n") || !strings.Contains(got, "MODE=otbr\n") {
+		t.Errorf("radio.conf is\n%s", got)
+	}
+	r.wantOwner("")
+	if said := strings.Join(r.said, "\n"); !strings.Contains(said, "start otbr: it is in state failed") || !strings.Contains(said, "gwctl logs otbr") {
 		t.Errorf("it says:\n%s", said)
 	}
 }
