@@ -141,7 +141,9 @@ func run(ctx context.Context, version string) error {
 	port := newSSHPort(conn, log)
 	mode := os.Getenv(api.EnvBootMode)
 	guard := newFirewall(mode)
-	wrong := func() []string { return slices.Concat(warnings(), net.Warnings(), guard.Warnings(), tune.Warnings(), watch.Warnings()) }
+	wrong := func() []string {
+		return slices.Concat(warnings(), net.Warnings(), guard.Warnings(), tune.Warnings(), watch.Warnings())
+	}
 	figures := newMetrics(mode, log, &facts{network: net.Status, clock: clock.Status, netwatch: watch.Status, traffic: tune.Traffic, warnings: wrong})
 	syslog := newSyslog(mode, log)
 	panel := newPanel(net.NTP, os.Getenv(api.EnvBootMode))
