@@ -201,6 +201,26 @@ func TestRestartDoesNotStep(t *testing.T) {
 	})
 }
 
+// A server that comes between two rounds is asked at once when the network changes,
+// and not when the next round would have been.
+func TestNetworkComesBetweenRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, time.Unix(0, 0), "server 10.0.0.1\n")
+		l.start()
+		time.Sleep(40 * time.Second)
+		l.set(l.times, "10.0.0.1", time.Duration(0))
+		if st := l.Status(); st.State == "synced" {
+			t.Fatalf("%+v", st)
+		}
+		l.NetworkChanged()
+		time.Sleep(2 * time.Second)
+		if st := l.Status(); st.State != "synced" {
+			t.Errorf("%+v 2 s after the network came", st)
+		}
+		l.stop()
+	})
+}
+
 // Intervals go up to 17 minutes whatever happens, and the network's return
 // ends them.
 func TestNeverGivesUp(t *testing.T) {

@@ -406,6 +406,20 @@ func TestDryRun(t *testing.T) {
 	})
 }
 
+// What DRY_RUN tells is what would be: nothing, where the budget is spent.
+func TestDryRunWithoutBudget(t *testing.T) {
+	run(t, enabled+"DRY_RUN=1\nMAX_REBOOT=0\n", func(l *lab) {
+		l.dead()
+		l.after(time.Hour)
+		l.want()
+		l.once("not setting the link down and up, because DRY_RUN is set")
+		l.once("no reboot, the budget is spent (0 in 24 h)")
+		if n := l.said("not rebooting"); n != 0 {
+			t.Errorf("a reboot that could not be was told %d times", n)
+		}
+	})
+}
+
 // INV 8: no reboot where it cannot be written down.
 func TestNoRebootWithoutBudget(t *testing.T) {
 	for _, tt := range []struct {
