@@ -173,7 +173,7 @@ func TestWatchFlood(t *testing.T) {
 	if err != nil || before == 0 {
 		t.Fatalf("%d routes, %v", before, err)
 	}
-	stop := peer.Flood("other0", 500, hostile.Router)
+	stop := peer.Flood("other0", 500, hostile.Prefix)
 	signals, heard := 0, 0
 	for began, end := time.Now(), time.After(5*time.Second); end != nil; {
 		select {

@@ -88,13 +88,13 @@ type Advertisement struct {
 	From     netip.Addr // link-local
 	MAC      [6]byte
 	Lifetime time.Duration // as a router, 65535 s at most
-	Prefixes []Prefix
+	Prefixes []PrefixOption
 	DNS      []netip.Addr // RDNSS, for ever (RFC 8106)
 }
 
-// Prefix is a prefix option (RFC 4861 section 4.6.2), on the link and for
+// PrefixOption is a prefix (RFC 4861 section 4.6.2), on the link and for
 // addresses.
-type Prefix struct {
+type PrefixOption struct {
 	netip.Prefix
 	Valid, Preferred time.Duration
 }
@@ -122,14 +122,25 @@ func (a Advertisement) Frame() []byte {
 	return icmp6(a.MAC[:], a.From, allNodes, msg)
 }
 
+// Of has the n'th frame be of one of so many hosts. The kernel's tables of neighbours
+// are one for all network namespaces of a machine, 1024 entries each, so a test in a
+// namespace that fills them takes the network from all others there.
+func (f Frame) Of(hosts uint32) Frame { return func(n uint32) []byte { return f(n % hosts) } }
+
 // Router advertises host n as a router, with a prefix and a name server that
 // nobody else has, for ever.
-func Router(n uint32) []byte {
+func Router(n uint32) []byte { return router(n, n) }
+
+// Prefix advertises another prefix and name server with each n, by one of 16
+// routers.
+func Prefix(n uint32) []byte { return router(n%16, n) }
+
+func router(host, n uint32) []byte {
 	net := netip.AddrFrom16([16]byte(slices.Concat([]byte{0x20, 1, 0x0d, 0xb8}, id(n), make([]byte, 8))))
 	dns := net.As16()
 	dns[15] = 0x53
 	return Advertisement{
-		From: local(n), MAC: [6]byte(mac(n)), Lifetime: 65535 * time.Second,
-		Prefixes: []Prefix{{netip.PrefixFrom(net, 64), Forever, Forever}}, DNS: []netip.Addr{netip.AddrFrom16(dns)},
+		From: local(host), MAC: [6]byte(mac(host)), Lifetime: 65535 * time.Second,
+		Prefixes: []PrefixOption{{netip.PrefixFrom(net, 64), Forever, Forever}}, DNS: []netip.Addr{netip.AddrFrom16(dns)},
 	}.Frame()
 }
