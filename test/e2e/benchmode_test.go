@@ -265,13 +265,13 @@ func TestBenchModeEnds(t *testing.T) {
 	restored("a press of the button", "button")
 
 	// Something of somebody else's runs, which is named; nothing is changed.
-	run(t, m, "nc -l -p 7777 </dev/null >/dev/null 2>&1 & true")
+	run(t, m, "iperf3 -s -p 7777 </dev/null >/dev/null 2>&1 & true")
 	out, code, err := m.Console().RunCommand("gwctl -json bench-mode on", time.Minute)
 	if err != nil || code == 0 || !strings.Contains(out, "a listener on tcp/7777") {
 		t.Errorf("with a listener: %d, %v\n%s", code, err, out)
 	}
 	restored("a refusal", "tcp/7777")
-	run(t, m, "kill $(pidof nc) || true")
+	run(t, m, "kill $(pidof iperf3)")
 
 	bench(t, m, "on")
 	if err := m.PowerCut(); err != nil {
