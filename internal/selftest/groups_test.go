@@ -44,7 +44,7 @@ func TestGroups(t *testing.T) {
 				"atomics": {"Add, 32 bits", "CompareAndSwap, 64 bits", "Mutex"},
 				"compute": {"floats in software", "CRC-32"},
 				"clock":   {"monotonic", "sleep of 1ms", "timers", "waiting costs nothing"},
-				"threads": {"futex", "a loop without calls gives way", "nil, division by zero, bounds"},
+				"threads": {"futex", "a loop that only calls gives way", "nil, division by zero, bounds"},
 				"memory":  {"deep recursion", "collector", "page faults", "RAM"},
 				"kernel":  {"has"},
 			}[g.name] {
