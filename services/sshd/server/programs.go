@@ -18,7 +18,7 @@ const (
 	// ended that after a minute.
 	spareKiB = 4608
 	// settleTime is how long a program may take until what it needs is gone from
-	// what is available.
+	// what is available; half of it is taken to be still to come.
 	settleTime = 5 * time.Second
 )
 
@@ -42,8 +42,8 @@ func (p *programs) begin(available func() (int, error), now time.Time) error {
 		if err != nil {
 			return err
 		}
-		if kib -= programKiB * (len(p.begun) + 1); kib < spareKiB {
-			return errors.New("with " + strconv.Itoa(p.running) + " sessions the gateway is short of memory: end one")
+		if left := kib - programKiB - programKiB/2*len(p.begun); left < spareKiB {
+			return errors.New("with " + strconv.Itoa(p.running) + " sessions and " + strconv.Itoa(kib) + " KiB available the gateway is short of memory: end one")
 		}
 	}
 	p.running++
