@@ -286,9 +286,8 @@ func TestReadyAndJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.await("leader", func() bool { return r.s.State().Role == "leader" })
-	if got := r.read("run/thread-role"); got != "leader\n" {
-		t.Errorf("the LED is told %q", got)
-	}
+	// The LED is told after the state has the role.
+	r.await("the LED's role", func() bool { return r.read("run/thread-role") == "leader\n" })
 	if got := r.flash(); got != otbrtest.Ahead+threaddata.Margin {
 		t.Errorf("flash has the counter %d", got)
 	}
