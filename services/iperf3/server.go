@@ -153,7 +153,7 @@ func (s *Server) Run() error {
 
 // stop closes everything.
 func (s *Server) stop() {
-	if s.test != nil {
+	for s.test != nil { // the end of one may begin another
 		s.finish("the server ends", proto.ServerTerminate)
 	}
 	for _, w := range s.waiting {
@@ -372,8 +372,10 @@ func (s *Server) listen(p *proto.Params) (int, error) {
 	return fd, nil
 }
 
-// relisten replaces the listening socket.
+// relisten replaces the listening socket. Who has connected to it and was not
+// accepted yet is so first: a close would reset that connection.
 func (s *Server) relisten(p *proto.Params) (err error) {
+	s.accept(nanotime())
 	unix.Close(s.listener)
 	if s.listener, err = s.listen(p); err != nil {
 		s.listener, _ = s.listen(nil) // or it is -1, and the server ends

@@ -397,3 +397,67 @@ func TestForeignStream(t *testing.T) {
 		t.Errorf("it sends %q", b)
 	}
 }
+
+// A client that connects while a test with socket options of its own ends is
+// served: the socket that it has connected to is about to be replaced.
+func TestConnectsAtAnEnd(t *testing.T) {
+	begins, goOn := make(chan bool), make(chan bool)
+	s, err := Listen(Options{Event: func(kind EventKind, _ netip.Addr) {
+		if kind == Begins {
+			begins <- true
+			<-goOn
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Run() }()
+	release := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(func() {
+		release()
+		s.Close()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	dial := func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		return c
+	}
+	read := func(c net.Conn, want string) {
+		t.Helper()
+		b := make([]byte, len(want))
+		if _, err := io.ReadFull(c, b); err != nil || string(b) != want {
+			t.Fatalf("it said %q, %v; want %q", b, err, want)
+		}
+	}
+	cookie := strings.Repeat("c", proto.CookieBytes-1) + "\x00"
+	first := dial()
+	_, _ = io.WriteString(first, cookie)
+	read(first, "\x09")
+	const params = `{"tcp":true,"len":1000,"time":1,"nodelay":true}`
+	_, _ = first.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(params))), params...))
+	read(first, "\x0a")
+	stream := dial()
+	_, _ = io.WriteString(stream, cookie)
+	select {
+	case <-begins:
+	case <-time.After(time.Minute):
+		t.Fatal("it does not begin")
+	}
+	// The server stands still: when it goes on, it sees the end of the one and the
+	// other at once.
+	_, _ = io.WriteString(first, "\x0c")
+	next, third := dial(), dial()
+	release()
+	_, _ = io.WriteString(next, cookie)
+	read(next, "\x09")
+	read(third, "\xff")
+}
