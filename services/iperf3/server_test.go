@@ -205,7 +205,7 @@ func TestRealClient(t *testing.T) {
 			}
 		}},
 	}
-	for _, tt := range tests {
+	for i, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
 			r, err := s.client(strings.Fields(tt.args)...)
 			if err != nil {
@@ -218,8 +218,9 @@ func TestRealClient(t *testing.T) {
 				tt.check(t, &r)
 			}
 		})
+		// Nobody listens for a moment after one with -w, -M or -N.
+		s.await(strings.Repeat("be", i+1))
 	}
-	s.await(strings.Repeat("be", len(tests)))
 }
 
 // What cannot be had is an error that the client prints.
@@ -337,10 +338,12 @@ func TestDescriptors(t *testing.T) {
 		return n
 	}
 	before := settled()
-	for _, args := range []string{"-n 1M -P 4", "-u -t 1 -P 3", "-t 1 -R -w 100K", "-u -t 1 -R"} {
+	for i, args := range []string{"-n 1M -P 4", "-u -t 1 -P 3", "-t 1 -R -w 100K", "-u -t 1 -R"} {
 		if _, err := s.client(strings.Fields(args)...); err != nil {
 			t.Fatal(err)
 		}
+		// Nobody listens for a moment after one with -w.
+		s.await(strings.Repeat("be", i+2))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
