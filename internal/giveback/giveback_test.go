@@ -2,6 +2,7 @@ package giveback
 
 import (
 	"context"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
@@ -30,6 +31,18 @@ func TestRun(t *testing.T) {
 		cancel()
 		<-ended
 	})
+}
+
+func TestNotInBenchMode(t *testing.T) {
+	t.Parallel()
+	n := 0
+	unless(t.TempDir(), func() { n++ })
+	if n != 0 {
+		t.Error("a box that is measured collects")
+	}
+	if unless(filepath.Join(t.TempDir(), "none"), func() { n++ }); n != 1 {
+		t.Errorf("%d times out of bench mode", n)
+	}
 }
 
 // held is what the heap has of the kernel, in KiB. (What the process has is not

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -25,7 +27,8 @@ type benchBox struct {
 	t       *testing.T
 	l       *supervisortest.Launcher
 	root    string
-	settles bool              // bench is on at once
+	settles atomic.Bool       // bench is on at once
+	hangs   atomic.Bool       // bench ends by SIGKILL only
 	answers map[string]string // by service and method
 	calls   []string
 }
@@ -54,9 +57,13 @@ func inBench(t *testing.T, f func(*benchBox)) {
 		}
 		in := &initd{ring: ring, sup: sup}
 		in.bench.root = root
-		b := &benchBox{backend: &backend{in: in, sup: sup, ring: ring}, t: t, l: l, root: root, settles: true, answers: map[string]string{
+		b := &benchBox{backend: &backend{in: in, sup: sup, ring: ring}, t: t, l: l, root: root, answers: map[string]string{
 			"bridge status": `{}`, "core eth": `{"kept":true}`, "bench control": `{}`,
 		}}
+		b.settles.Store(true)
+		l.Deaf = func(name string, s syscall.Signal) bool {
+			return b.hangs.Load() && name == svcBench && s != syscall.SIGKILL
+		}
 		done := make(chan struct{})
 		ended := make(chan struct{})
 		go func() {
@@ -111,7 +118,7 @@ func (b *benchBox) serve(done <-chan struct{}) {
 				body, ok := b.answers[s.Name+" "+method]
 				if s.Name == svcBench && method == api.BenchStatus {
 					state := api.BenchSettling
-					if b.settles {
+					if b.settles.Load() {
 						state = api.BenchIsOn
 					}
 					body, ok = `{"state":"`+state+`","measuringSeconds":1}`, true
@@ -222,7 +229,7 @@ func TestBenchEnds(t *testing.T) {
 		{"by a crash", func(b *benchBox) { b.l.Process(svcBench).Exit(2) }, "exit status 2"},
 		{"by PID 1, as its time is over", func(*benchBox) {}, "its time was over"},
 		{"although it hangs", func(b *benchBox) {
-			b.l.Deaf = func(name string, s syscall.Signal) bool { return name == svcBench && s != syscall.SIGKILL }
+			b.hangs.Store(true)
 		}, "its time was over"},
 		{"by hand", func(b *benchBox) { _ = b.sup.Stop(b.t.Context(), svcBench) }, "signal 15"},
 	}
@@ -300,20 +307,26 @@ func TestBenchStay(t *testing.T) {
 	args := benchFor
 	args.Stay = true
 	inBench(t, func(b *benchBox) {
-		b.settles = false
-		time.AfterFunc(5*time.Second, func() { b.settles = true })
+		b.settles.Store(false)
+		time.AfterFunc(5*time.Second, func() { b.settles.Store(true) })
 		ctx, leave := context.WithCancel(b.t.Context())
-		var states []string
+		var mu sync.Mutex
+		var states []string // guarded by mu
 		got := make(chan error, 1)
 		go func() {
 			_, err := b.Bench(ctx, args, func(st *api.Bench) error {
+				mu.Lock()
+				defer mu.Unlock()
 				states = append(states, st.State)
 				return nil
 			})
 			got <- err
 		}()
 		time.Sleep(20 * time.Second)
-		if s := strings.Join(states, " "); !strings.HasPrefix(s, "stopping settling") || !strings.HasSuffix(s, " on") {
+		mu.Lock()
+		s := strings.Join(states, " ")
+		mu.Unlock()
+		if !strings.HasPrefix(s, "stopping settling") || !strings.HasSuffix(s, " on") {
 			t.Errorf("told of %s", s)
 		}
 		leave()
