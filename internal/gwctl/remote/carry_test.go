@@ -211,3 +211,14 @@ func TestHelpOnTheBox(t *testing.T) {
 		t.Errorf("ran %q", ran)
 	}
 }
+
+// A gateway that restarts may be gone before it says how the command ended; of any
+// other command that is a failure.
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]bool{"reboot": true, "-json reboot -safe": true, "factory-reset -y": true, "status": false, "config set reboot 1": false, "": false} {
+		if got := restarts(strings.Fields(line)); got != want {
+			t.Errorf("%q: %v", line, got)
+		}
+	}
+}

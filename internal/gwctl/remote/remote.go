@@ -411,7 +411,16 @@ func (r *runner) exec(ctx context.Context, std applet.IO, t target, args []strin
 	if errors.As(err, &ended) && ended.Signal() == "" {
 		return applet.Exit(ended.ExitStatus())
 	}
+	if errors.As(err, new(*ssh.ExitMissingError)) && restarts(args) {
+		return nil // it went on to restart before it said how the command ended
+	}
 	return err
+}
+
+// restarts tells whether a command ends the gateway that it is asked of.
+func restarts(args []string) bool {
+	i := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") })
+	return i >= 0 && (args[i] == "reboot" || args[i] == "factory-reset" || args[i] == "poweroff")
 }
 
 // quote is a word as a shell reads it.
