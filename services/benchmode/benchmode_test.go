@@ -37,6 +37,13 @@ func (b *box) note(what string) {
 	b.did = append(b.did, what)
 }
 
+// done is what was done so far.
+func (b *box) done() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.did)
+}
+
 func (b *box) Left() ([]string, error) {
 	if time.Since(b.born) >= b.leftFor {
 		return nil, nil
@@ -173,8 +180,8 @@ func TestOrderAndDeadline(t *testing.T) {
 	b := &box{left: []string{"nc (process 7)"}, leftFor: time.Second}
 	inBubble(t, b, api.BenchArgs{Seconds: 60, Peer: "192.0.2.9", Profile: "bench"}, func(r *running) {
 		time.Sleep(3 * time.Second)
-		if want := []string{"tune bench", "forget all", "close for 192.0.2.9", "ready", "serve"}; !slices.Equal(b.did, want) {
-			t.Errorf("did %q, want %q", b.did, want)
+		if want := []string{"tune bench", "forget all", "close for 192.0.2.9", "ready", "serve"}; !slices.Equal(b.done(), want) {
+			t.Errorf("did %q, want %q", b.done(), want)
 		}
 		if st := r.status(); st.State != api.BenchSettling || st.Door != "closed" || st.Measuring < 12 || st.Measuring > 14 {
 			t.Errorf("while it settles: %+v", st)
@@ -194,8 +201,8 @@ func TestOrderAndDeadline(t *testing.T) {
 func TestLeaveTheDriver(t *testing.T) {
 	b := &box{}
 	inBubble(t, b, api.BenchArgs{Profile: api.BenchLeave}, func(*running) {
-		if strings.Contains(strings.Join(b.did, " "), "tune") {
-			t.Errorf("did %q", b.did)
+		if strings.Contains(strings.Join(b.done(), " "), "tune") {
+			t.Errorf("did %q", b.done())
 		}
 	})
 }
@@ -204,8 +211,8 @@ func TestNamesWhatIsLeft(t *testing.T) {
 	b := &box{left: []string{"nc (process 7)", "a listener on tcp/23"}, leftFor: time.Hour}
 	inBubble(t, b, api.BenchArgs{}, func(r *running) {
 		r.end(leftFor, "error: still there: nc (process 7), a listener on tcp/23")
-		if b.did != nil {
-			t.Errorf("did %q all the same", b.did)
+		if b.done() != nil {
+			t.Errorf("did %q all the same", b.done())
 		}
 	})
 }
@@ -265,7 +272,7 @@ func TestRuns(t *testing.T) {
 		if st := r.status(); st.Runs != 1 || st.Refused != 1 || st.Run != nil {
 			t.Errorf("%+v", st)
 		}
-		if n := strings.Count(strings.Join(b.did, " "), "forget TCP"); n != 1 {
+		if n := strings.Count(strings.Join(b.done(), " "), "forget TCP"); n != 1 {
 			t.Errorf("TCP's metrics were forgotten %d times", n)
 		}
 	})
@@ -275,7 +282,7 @@ func TestServerIsStartedAgain(t *testing.T) {
 	b := &box{crash: errors.New("signal: killed")}
 	inBubble(t, b, api.BenchArgs{}, func(r *running) {
 		time.Sleep(2 * serverRetry)
-		if n := strings.Count(strings.Join(b.did, " "), "serve"); n != 2 {
+		if n := strings.Count(strings.Join(b.done(), " "), "serve"); n != 2 {
 			t.Errorf("started %d times", n)
 		}
 		if st := r.status(); len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "signal: killed") {
