@@ -23,6 +23,7 @@ import (
 	"gwinit/internal/gwctl"
 	"gwinit/internal/gwctl/bench/iperf"
 	"gwinit/internal/gwctl/bench/stats"
+	"gwinit/internal/gwctl/words"
 )
 
 const usage = `usage: gwctl eth tune -peer HOST [OPTIONS] CHANGE...
@@ -94,13 +95,8 @@ func (t *tuner) options(args []string) (changes []string, err error) {
 	f.BoolVar(&t.reverse, "reverse", false, "")
 	f.IntVar(&t.pairs, "pairs", 8, "")
 	long := f.Duration("time", 10*time.Second, "")
-	for len(args) > 0 { // options may follow changes
-		if err := f.Parse(args); err != nil {
-			return nil, applet.Usagef("%v", err)
-		}
-		if args = f.Args(); len(args) > 0 {
-			changes, args = append(changes, args[0]), args[1:]
-		}
+	if changes, err = words.Parse(f, args); err != nil {
+		return nil, err
 	}
 	t.seconds = int(*long / time.Second)
 	switch {

@@ -19,6 +19,7 @@ import (
 
 	"gwinit/internal/applet"
 	"gwinit/internal/gwctl/image"
+	"gwinit/internal/gwctl/words"
 	"gwinit/internal/mtdimage"
 	"gwinit/internal/mtdimage/jffs2"
 )
@@ -132,20 +133,15 @@ func (r *run) options(args []string) error {
 	fs.BoolVar(&r.addKey, "add-key", false, "")
 	fs.StringVar(&r.loaderText, "loader", "", "")
 	fs.StringVar(&r.settingsPath, "settings", "", "")
-	var words []string
-	for len(args) > 0 { // options may follow the file
-		if err := fs.Parse(args); err != nil {
-			return applet.Usagef("%v", err)
-		}
-		if args = fs.Args(); len(args) > 0 {
-			words, args = append(words, args[0]), args[1:]
-		}
+	given, err := words.Parse(fs, args)
+	if err != nil {
+		return err
 	}
-	switch len(words) {
+	switch len(given) {
 	case 1:
-		r.path = words[0]
+		r.path = given[0]
 	case 2:
-		if r.kind, r.path = words[0], words[1]; !slices.Contains(kinds, r.kind) {
+		if r.kind, r.path = given[0], given[1]; !slices.Contains(kinds, r.kind) {
 			return applet.Usagef("flash takes rootfs, userdata, kernel or full, and not %q", r.kind)
 		}
 	default:

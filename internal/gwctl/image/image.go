@@ -14,6 +14,7 @@ import (
 
 	"gwinit/internal/applet"
 	"gwinit/internal/gwctl"
+	"gwinit/internal/gwctl/words"
 	"gwinit/internal/mtdimage"
 )
 
@@ -47,39 +48,34 @@ func run(std applet.IO, args []string, asJSON bool) error {
 	f := flag.NewFlagSet("gwctl image", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	dir := f.String("o", "", "")
-	var words []string
-	for len(args) > 0 { // options may follow the file
-		if err := f.Parse(args); err != nil {
-			return applet.Usagef("%v", err)
-		}
-		if args = f.Args(); len(args) > 0 {
-			words, args = append(words, args[0]), args[1:]
-		}
-	}
-	if len(words) != 2 || *dir != "" && words[0] != "extract" {
-		return applet.Usagef("image takes inspect, verify or extract, and a file")
-	}
-	b, err := Read(words[1])
+	given, err := words.Parse(f, args)
 	if err != nil {
 		return err
 	}
-	switch file := Look(b); words[0] {
+	if len(given) != 2 || *dir != "" && given[0] != "extract" {
+		return applet.Usagef("image takes inspect, verify or extract, and a file")
+	}
+	b, err := Read(given[1])
+	if err != nil {
+		return err
+	}
+	switch file := Look(b); given[0] {
 	case "inspect":
 		if asJSON {
 			return json.NewEncoder(std.Out).Encode(file.told())
 		}
-		_, err := io.WriteString(std.Out, words[1]+": "+file.Words())
+		_, err := io.WriteString(std.Out, given[1]+": "+file.Words())
 		return err
 	case "verify":
 		if err := file.Check(); err != nil {
-			return fmt.Errorf("%s: %w", words[1], err)
+			return fmt.Errorf("%s: %w", given[1], err)
 		}
-		_, err := fmt.Fprintf(std.Out, "%s: the loader takes it (%s)\n", words[1], file.kinds())
+		_, err := fmt.Fprintf(std.Out, "%s: the loader takes it (%s)\n", given[1], file.kinds())
 		return err
 	case "extract":
 		return extract(std.Out, file, cmp.Or(*dir, "."))
 	}
-	return applet.Usagef("image has no verb %q: inspect, verify or extract", words[0])
+	return applet.Usagef("image has no verb %q: inspect, verify or extract", given[0])
 }
 
 // maxBytes is more than what a loader takes: it has 27 MiB of RAM for an upload.

@@ -27,6 +27,7 @@ import (
 	"gwinit/internal/applet"
 	"gwinit/internal/gwctl/flash"
 	"gwinit/internal/gwctl/image"
+	"gwinit/internal/gwctl/words"
 	"gwinit/internal/mtdimage"
 )
 
@@ -115,32 +116,26 @@ func Run(ctx context.Context, e Env, args []string) error {
 	f.BoolVar(&r.yes, "y", false, "")
 	f.BoolVar(&r.force, "force", false, "")
 	addr := f.String("loader", "192.168.1.6", "")
-	var words []string
-	for len(args) > 0 { // options may follow the file
-		if err := f.Parse(args); err != nil {
-			return applet.Usagef("%v", err)
-		}
-		if args = f.Args(); len(args) > 0 {
-			words, args = append(words, args[0]), args[1:]
-		}
+	given, err := words.Parse(f, args)
+	if err != nil {
+		return err
 	}
-	var err error
 	if r.loader, err = netip.ParseAddr(*addr); err != nil || !r.loader.Is4() {
 		return applet.Usagef("-loader takes an IPv4 address, and not %q", *addr)
 	}
 	switch {
-	case len(words) == 0:
+	case len(given) == 0:
 		return r.guide()
-	case len(words) == 2 && words[0] == "backup" && r.Dial != nil:
-		return r.save(ctx, words[1], r.bySSH)
-	case len(words) == 2 && words[0] == "backup" && r.serialName != "":
-		return r.save(ctx, words[1], r.bySerial)
-	case len(words) == 2 && words[0] == "backup":
+	case len(given) == 2 && given[0] == "backup" && r.Dial != nil:
+		return r.save(ctx, given[1], r.bySSH)
+	case len(given) == 2 && given[0] == "backup" && r.serialName != "":
+		return r.save(ctx, given[1], r.bySerial)
+	case len(given) == 2 && given[0] == "backup":
 		return applet.Usagef("backup needs -H GATEWAY, or -serial PORT")
-	case len(words) == 2 && words[0] == "write" && (r.serialName == "" || r.backup == ""):
+	case len(given) == 2 && given[0] == "write" && (r.serialName == "" || r.backup == ""):
 		return applet.Usagef("write needs -serial PORT and -backup FILE, a copy of this gateway's flash")
-	case len(words) == 2 && words[0] == "write":
-		return r.write(ctx, words[1])
+	case len(given) == 2 && given[0] == "write":
+		return r.write(ctx, given[1])
 	}
 	return applet.Usagef("install takes backup FILE, write IMAGE or nothing")
 }

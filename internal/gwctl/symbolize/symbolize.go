@@ -16,6 +16,7 @@ import (
 
 	"gwinit/internal/applet"
 	"gwinit/internal/gwctl"
+	"gwinit/internal/gwctl/words"
 	"gwinit/toolchain/rlx/symbols"
 )
 
@@ -50,14 +51,9 @@ func run(std applet.IO, args []string, asJSON bool) error {
 	fs := flag.NewFlagSet("gwctl symbolize", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	sym := fs.String("sym", "", "")
-	var names []string
-	for len(args) > 0 { // options may follow the file
-		if err := fs.Parse(args); err != nil {
-			return applet.Usagef("%v", err)
-		}
-		if args = fs.Args(); len(args) > 0 {
-			names, args = append(names, args[0]), args[1:]
-		}
+	names, err := words.Parse(fs, args)
+	if err != nil {
+		return err
 	}
 	if len(names) != 1 {
 		return applet.Usagef("symbolize takes one file with a trace, or - for standard input")
