@@ -13,6 +13,7 @@ import (
 	"gwinit/internal/api"
 	"gwinit/internal/control/client"
 	"gwinit/internal/gwctl"
+	"gwinit/internal/wait"
 )
 
 const (
@@ -116,8 +117,8 @@ func (g *gateway) Enter(ctx context.Context) (Mode, error) {
 			return m, err
 		}
 		g.say("waiting for the gateway: %v\n", err)
-		if err := pause(ctx, retryEvery); err != nil {
-			return m, err
+		if !wait.For(ctx, retryEvery) {
+			return m, ctx.Err()
 		}
 	}
 }
@@ -261,8 +262,8 @@ func (g *gateway) Leave(ctx context.Context) error {
 		if time.Now().After(until) {
 			return fmt.Errorf("behind bench mode the gateway is not as it was before after %v: %s; gwctl status shows it", restoreTime, strings.Join(waits, ", "))
 		}
-		if err := pause(ctx, restorePoll); err != nil {
-			return err
+		if !wait.For(ctx, restorePoll) {
+			return ctx.Err()
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gwinit/internal/gwctl/bench/stats"
+	"gwinit/internal/wait"
 )
 
 // errInvalid ends a plan of which a round cannot be had.
@@ -84,8 +85,8 @@ func (s *session) round(ctx context.Context, p *Plan, a *Attempt, attempt int, i
 		for m, measure := range p.Measures {
 			cell.Runs = append(cell.Runs, nil)
 			for i := range p.Repeat {
-				if err := pause(ctx, time.Duration(p.GapSeconds*float64(time.Second))); err != nil {
-					return "", err
+				if !wait.For(ctx, time.Duration(p.GapSeconds*float64(time.Second))) {
+					return "", ctx.Err()
 				}
 				name := fmt.Sprintf("%03d-round%02d-%c-%s-%d", attempt, a.Round+1, 'A'+point, measure.Name, i+1)
 				run, err := s.measure(ctx, measure.Load, name)

@@ -9,6 +9,7 @@ import (
 
 	"gwinit/internal/gwctl/bench/iperf"
 	"gwinit/internal/gwctl/bench/stats"
+	"gwinit/internal/wait"
 )
 
 // format is the version of the files that this package writes.
@@ -199,8 +200,8 @@ func (s *session) release(ctx context.Context, r *Release) (err error) {
 		failures := 0
 		for i := range p.Repeat {
 			if done > 0 {
-				if err := pause(ctx, time.Duration(r.Suite.GapSeconds*float64(time.Second))); err != nil {
-					return err
+				if !wait.For(ctx, time.Duration(r.Suite.GapSeconds*float64(time.Second))) {
+					return ctx.Err()
 				}
 			}
 			run, err := s.measure(ctx, p.Load, fmt.Sprintf("%s-%02d", p.Name, i+1))

@@ -34,16 +34,6 @@ type session struct {
 	last Counters // that were read
 }
 
-// pause waits, or returns the error of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // Run is one run of iperf3, with what the gateway counted meanwhile.
 type Run struct {
 	Started time.Time `json:"started"`

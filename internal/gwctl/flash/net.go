@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"gwinit/internal/wait"
 )
 
 // link is how this computer reaches a gateway.
@@ -145,7 +147,7 @@ func inUse(ctx context.Context, a netip.Addr) bool {
 			_, _ = c.Write([]byte{0})
 			c.Close()
 		}
-		if answersPing(ctx, a) || pause(ctx, 300*time.Millisecond) == nil && neighbour(ctx, a) != "" {
+		if answersPing(ctx, a) || wait.For(ctx, 300*time.Millisecond) && neighbour(ctx, a) != "" {
 			return true
 		}
 	}

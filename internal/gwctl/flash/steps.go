@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gwinit/internal/gwctl/image"
+	"gwinit/internal/wait"
 )
 
 // enterLoader has the gateway restart into its loader.
@@ -49,11 +50,11 @@ func (r *run) upload(ctx context.Context) error {
 		defer close(watched)
 		for !begun.Load() && put.Err() == nil {
 			if !r.InUse(put, r.loader) {
-				_ = pause(put, time.Second)
+				wait.For(put, time.Second)
 				continue
 			}
 			there.Store(put.Err() == nil)
-			if pause(put, w.Firewall) == nil && !begun.Load() {
+			if wait.For(put, w.Firewall) && !begun.Load() {
 				giveUp(ErrNoAnswer)
 			}
 			return
@@ -139,8 +140,8 @@ func (r *run) back(ctx context.Context, written bool, w Waits) error {
 	end := begin.Add(w.Back)
 	var last error
 	for time.Now().Before(end) {
-		if err := pause(ctx, w.Every); err != nil {
-			return fmt.Errorf("%w.\nThe image was written; the gateway is starting", err)
+		if !wait.For(ctx, w.Every) {
+			return fmt.Errorf("%w.\nThe image was written; the gateway is starting", ctx.Err())
 		}
 		f, err := r.look(ctx)
 		if err != nil {

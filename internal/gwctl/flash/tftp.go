@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"gwinit/internal/wait"
 )
 
 // TFTP as the gateway's loader speaks it (RFC 1350): blocks of 512 bytes, no
@@ -173,22 +175,10 @@ func (c *Client) Put(ctx context.Context, data []byte, within time.Duration, pro
 			return err
 		}
 		stalled = err
-		if e := pause(ctx, c.times.Idle); e != nil {
-			return errors.Join(err, e)
+		if !wait.For(ctx, c.times.Idle) {
+			return errors.Join(err, ctx.Err())
 		}
 		within = time.Duration(c.times.Tries) * c.times.Again
-	}
-}
-
-// pause waits.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"gwinit/internal/wait"
 )
 
 // baud is the console's: 38400 8N1, no flow control.
@@ -87,22 +89,11 @@ func (c *console) send(ctx context.Context, s string) error {
 		if _, err := c.port.Write([]byte{s[i]}); err != nil {
 			return fmt.Errorf("serial console: %w", err)
 		}
-		if err := pause(ctx, charPause); err != nil {
-			return err
+		if !wait.For(ctx, charPause) {
+			return ctx.Err()
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 func atPrompt(text []byte) bool {
