@@ -360,11 +360,12 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// A stream with another cookie is not one of the test's.
-func TestForeignStream(t *testing.T) {
-	s := serve(t, Options{})
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port()))
+// talks is how a client written here talks to a server: it dials, and reads what
+// it wants to be said next.
+func talks(t *testing.T, port uint16) (dial func() net.Conn, read func(c net.Conn, want string)) {
+	dial = func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -372,13 +373,20 @@ func TestForeignStream(t *testing.T) {
 		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		return c
 	}
-	read := func(c net.Conn, want string) {
+	read = func(c net.Conn, want string) {
 		t.Helper()
 		b := make([]byte, len(want))
 		if _, err := io.ReadFull(c, b); err != nil || string(b) != want {
 			t.Fatalf("it said %q, %v; want %q", b, err, want)
 		}
 	}
+	return dial, read
+}
+
+// A stream with another cookie is not one of the test's.
+func TestForeignStream(t *testing.T) {
+	s := serve(t, Options{})
+	dial, read := talks(t, s.Port())
 	cookie := strings.Repeat("c", proto.CookieBytes-1) + "\x00"
 	control := dial()
 	_, _ = io.WriteString(control, cookie)
@@ -424,23 +432,7 @@ func TestConnectsAtAnEnd(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	dial := func() net.Conn {
-		t.Helper()
-		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		_ = c.SetDeadline(time.Now().Add(time.Minute))
-		return c
-	}
-	read := func(c net.Conn, want string) {
-		t.Helper()
-		b := make([]byte, len(want))
-		if _, err := io.ReadFull(c, b); err != nil || string(b) != want {
-			t.Fatalf("it said %q, %v; want %q", b, err, want)
-		}
-	}
+	dial, read := talks(t, s.Port())
 	cookie := strings.Repeat("c", proto.CookieBytes-1) + "\x00"
 	first := dial()
 	_, _ = io.WriteString(first, cookie)
