@@ -20,28 +20,13 @@ import (
 // flood sends frames to the gateway, so many a second, until stop, which returns how
 // many there were.
 func (w *lan) flood(perSecond int, frame hostile.Frame) (stop func() int) {
-	end, done := make(chan struct{}), make(chan int)
-	go func() {
-		sent := 0
-		defer func() { done <- sent }()
-		began := time.Now()
-		tick := time.NewTicker(10 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-end:
-				return
-			case <-tick.C:
-			}
-			for due := int(time.Since(began).Seconds() * float64(perSecond)); sent < due; sent++ {
-				if _, err := w.conn.WriteTo(frame(uint32(sent)), w.gate); err != nil {
-					w.t.Error(err)
-					return
-				}
-			}
+	return hostile.Flood(perSecond, frame, func(b []byte) error {
+		_, err := w.conn.WriteTo(b, w.gate)
+		if err != nil {
+			w.t.Error(err)
 		}
-	}()
-	return func() int { close(end); return <-done }
+		return err
+	})
 }
 
 // A gateway among hosts that mean no good: frames pass the bridge, its address and

@@ -2,7 +2,8 @@ package netlab
 
 import (
 	"sync"
-	"time"
+
+	"gwinit/test/hostile"
 )
 
 // Send sends frames from an interface of p, once each.
@@ -22,31 +23,20 @@ func (p *Peer) Send(iface string, frames ...[]byte) {
 
 // Flood sends frames from an interface of p, so many a second, until stop, which
 // returns how many there were. frame makes them by their number, from 0.
-func (p *Peer) Flood(iface string, perSecond int, frame func(n uint32) []byte) (stop func() int) {
+func (p *Peer) Flood(iface string, perSecond int, frame hostile.Frame) (stop func() int) {
 	p.t.Helper()
 	f, err := p.frames(iface)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	end, done := make(chan struct{}), make(chan int)
-	go func() {
-		sent := 0
-		defer func() { f.Close(); done <- sent }()
-		began := time.Now()
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-end:
-				return
-			case <-tick.C:
-			}
-			for due := int(time.Since(began).Seconds() * float64(perSecond)); sent < due; sent++ {
-				_, _ = f.Write(append(make([]byte, vnetHeader), frame(uint32(sent))...)) // what does not fit is lost
-			}
-		}
-	}()
-	stop = sync.OnceValue(func() int { close(end); return <-done })
+	send := hostile.Flood(perSecond, frame, func(b []byte) error {
+		_, _ = f.Write(append(make([]byte, vnetHeader), b...)) // what does not fit is lost
+		return nil
+	})
+	stop = sync.OnceValue(func() int {
+		defer f.Close()
+		return send()
+	})
 	p.t.Cleanup(func() { stop() })
 	return stop
 }
