@@ -146,7 +146,7 @@ var openPort = regexp.MustCompile(`(\d+)/open/(tcp|udp)/`)
 func TestScanOfFreshGateway(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("a network of its own takes root")
+		t.Fatal("a network of its own takes root")
 	}
 	lan, netdev := newNetwork(t)
 	dhcp := exec.Command("nsenter", "-t", lan.pid, "-n", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--user=root", "--port=0", "--no-resolv",
