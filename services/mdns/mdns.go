@@ -273,6 +273,7 @@ func (s *Service) close() {
 func (s *Service) read(sock *socket) {
 	defer s.readers.Done()
 	p := packet{msg: make([]byte, maxPacket)}
+	var heard bucket
 	for {
 		if err := sock.receive(&p); err != nil {
 			if !errors.Is(err, net.ErrClosed) {
@@ -288,6 +289,9 @@ func (s *Service) read(sock *socket) {
 		s.mu.Unlock()
 		if earlier {
 			signal(s.wake)
+		}
+		if !heard.take(now, hearEvery, hearBurst) {
+			time.Sleep(floodPause)
 		}
 	}
 }

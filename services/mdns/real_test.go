@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"gwinit/internal/netdev/netlab"
+	"gwinit/test/hostile"
 )
 
 // The tests of this file run against the kernel, a real avahi-daemon and dig at
@@ -375,5 +377,48 @@ func TestOneFamily(t *testing.T) {
 				t.Errorf("log %q", b.log)
 			}
 		})
+	}
+}
+
+// A flood of questions costs some wakeups a second and no more: the kernel drops
+// the rest, and the box is found all the same.
+func TestFlood(t *testing.T) {
+	b, peer := plug(t)
+	b.start()
+	eventually(t, "the name", func() bool { return b.said("this is kitchen.local") })
+	// dropped reads how many packets the kernel had no room for at port 5353.
+	dropped := func() (n int) {
+		text, err := os.ReadFile(filepath.Join(b.root, "proc/self/net/udp"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) == 13 && strings.HasSuffix(f[1], ":14E9") {
+				d, err := strconv.Atoi(f[12])
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += d
+			}
+		}
+		return n
+	}
+	before, began := dropped(), time.Now()
+	stop := peer.Flood("far0", 2000, hostile.Query("kitchen"))
+	time.Sleep(3 * time.Second)
+	sent := stop()
+	took := time.Since(began)
+	heard := sent - (dropped() - before)
+	// At once a burst and what the socket holds; then by the time.
+	most := hearBurst + receiveBytes/512 + int((took+time.Second)/hearEvery)
+	t.Logf("%d questions in %v, %d heard, %d at most", sent, took, heard, most)
+	if sent < 2*most {
+		t.Fatalf("%d questions in %v are no flood", sent, took)
+	}
+	if heard > most {
+		t.Errorf("%d questions of %d were heard, %d at most should be", heard, sent, most)
+	}
+	if got := peer.Run("dig", "+short", "+tries=5", "+time=2", "@10.7.0.50", "-p", "5353", "kitchen.local"); !strings.Contains(got, "10.7.0.50") {
+		t.Errorf("after it: %q", got)
 	}
 }

@@ -43,6 +43,25 @@ const (
 	unicastEvery = 50 * time.Millisecond
 )
 
+// bucket holds tokens, of which one comes back every so often.
+type bucket struct {
+	tokens int
+	at     instant
+}
+
+// take takes a token out at now, if there is one.
+func (b *bucket) take(now instant, every time.Duration, burst int) bool {
+	if since := now - b.at; since >= every {
+		b.tokens = int(min(int64(b.tokens)+int64(since/every), int64(burst)))
+		b.at = now
+	}
+	if b.tokens == 0 {
+		return false
+	}
+	b.tokens--
+	return true
+}
+
 // instant is a time on a monotonic clock (INV 13) that began so long before
 // anything happens here that zero is "never". A time.Time costs this CPU, whose
 // words have 32 bits, twice the code.
@@ -106,8 +125,7 @@ type responder struct {
 	// partial is who has more known answers to tell.
 	partial [families]netip.AddrPort
 
-	tokens   int // unicast answers left
-	tokensAt instant
+	unicast bucket
 
 	out     dnssd.Builder
 	scratch [512]byte
@@ -575,17 +593,9 @@ func (r *responder) schedule(now instant, p *packet, m mask, partial, defence bo
 // reply sends an answer to one host: a plain resolver, if there is a question
 // to repeat.
 func (r *responder) reply(now instant, p *packet, m *dnssd.Message, answers mask, question *dnssd.Item) {
-	if answers == 0 || !r.facts.onLink(p.from.Addr()) {
+	if answers == 0 || !r.facts.onLink(p.from.Addr()) || !r.unicast.take(now, unicastEvery, unicastBurst) {
 		return
 	}
-	if since := now - r.tokensAt; since >= unicastEvery {
-		r.tokens = int(min(int64(r.tokens)+int64(since/unicastEvery), unicastBurst))
-		r.tokensAt = now
-	}
-	if r.tokens == 0 {
-		return
-	}
-	r.tokens--
 	id, legacy := uint16(0), uint32(0)
 	if question != nil {
 		id, legacy = m.ID, legacyTTL

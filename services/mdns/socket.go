@@ -23,6 +23,12 @@ const (
 	maxPacket = 4 << 10
 	// receiveBytes is SO_RCVBUF: a burst of queries, and no more of 25 MiB.
 	receiveBytes = 32 << 10
+	// A burst of so many packets is heard at once, then one every so often. While
+	// there are more, each wakeup is behind a pause and finds as many as came back
+	// to the bucket: the kernel drops what the socket has no room for.
+	hearBurst  = 100
+	hearEvery  = 5 * time.Millisecond
+	floodPause = 100 * time.Millisecond
 	// sendWait is how long a packet may wait for room in the card's queue.
 	sendWait = 100 * time.Millisecond
 )

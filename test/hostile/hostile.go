@@ -80,6 +80,24 @@ func DAD(addr netip.Addr) Frame {
 
 var allNodes = netip.MustParseAddr("ff02::1")
 
+// Query is a one-shot question of multicast DNS (RFC 6762 section 6.7) for the
+// IPv4 address of host.local, from addresses in 10.0.0.0/8. The UDP checksum of
+// zero is none (RFC 768).
+func Query(host string) Frame {
+	q := slices.Concat([]byte{0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, byte(len(host))}, []byte(host), []byte("\x05local\x00\x00\x01\x00\x01"))
+	udp := slices.Concat(binary.BigEndian.AppendUint16([]byte{0xc0, 0, 0x14, 0xe9}, uint16(8+len(q))), []byte{0, 0}, q)
+	return func(n uint32) []byte {
+		ip := slices.Concat(binary.BigEndian.AppendUint16([]byte{0x45, 0}, uint16(20+len(udp))), []byte{0, 0, 0, 0, 255, 17, 0, 0, 10}, id(n)[1:], []byte{224, 0, 0, 251})
+		var sum uint32
+		for i := 0; i < len(ip); i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(ip[i:]))
+		}
+		sum = sum>>16 + sum&0xffff
+		binary.BigEndian.PutUint16(ip[10:], ^uint16(sum>>16+sum))
+		return slices.Concat([]byte{1, 0, 0x5e, 0, 0, 0xfb}, mac(n), []byte{8, 0}, ip, udp)
+	}
+}
+
 // Forever is an advertised lifetime without an end.
 const Forever time.Duration = 0xffffffff * time.Second
 
