@@ -41,6 +41,9 @@ func (l *Loader) Console(port io.ReadWriter) {
 		case c == 0x1B:
 			continue
 		case c != '\r':
+			if line == "" && l.c.Faults.LatePrompt {
+				say("\r\n<RealTek>")
+			}
 			line += string(rune(c))
 			say("%c", c) // echo
 			continue
@@ -62,7 +65,7 @@ func (l *Loader) Console(port io.ReadWriter) {
 					return
 				}
 				say("\r\n")
-				if c != 'Y' && c != 'y' {
+				if c != 'Y' && c != 'y' || l.aborts(words[0]) {
 					say("Abort!\r\n<RealTek>")
 					continue
 				}
@@ -71,6 +74,12 @@ func (l *Loader) Console(port io.ReadWriter) {
 		}
 		say("<RealTek>")
 	}
+}
+
+// aborts is Faults.Aborts.
+func (l *Loader) aborts(command string) bool {
+	l.did(command)
+	return l.c.Faults.Aborts != nil && l.c.Faults.Aborts(command, l.Count(command))
 }
 
 // typed carries a command out.

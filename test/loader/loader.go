@@ -47,6 +47,12 @@ type Faults struct {
 	CutAt      int  // power fails after this many written bytes: Run returns ErrCut
 	NoNotice   bool // the datagram is lost
 	Deaf       bool // ARP and ping are answered, TFTP is not
+	// Aborts tells whether the console does nothing, whatever it is answered; command
+	// is FLR or FLW, and nth counts the times that it was typed.
+	Aborts func(command string, nth int) bool
+	// LatePrompt has the console show its last prompt a second time when it gets
+	// the first character of a line.
+	LatePrompt bool
 }
 
 // ErrCut is what Run returns when the power failed.

@@ -43,6 +43,8 @@ var (
 	ErrNoAnswer = errors.New("no answer from a loader")
 	// ErrStalled: the loader stopped in the middle; the flash is as it was.
 	ErrStalled = errors.New("the loader stopped answering")
+	// ErrLength: a download has another length than what was asked for.
+	ErrLength = errors.New("the loader sent another number of bytes")
 	// ErrLastBlock: all was sent, and only the last answer is missing. The
 	// loader may be writing the flash: what is sent now would be lost.
 	ErrLastBlock = errors.New("the last block was not answered")
@@ -271,7 +273,7 @@ func (c *Client) Get(ctx context.Context, want int, within time.Duration, progre
 		}
 	}
 	if len(out) != want {
-		return nil, fmt.Errorf("the loader sent %d bytes and not %d", len(out), want)
+		return nil, fmt.Errorf("%w: %d bytes and not %d", ErrLength, len(out), want)
 	}
 	return out, nil
 }

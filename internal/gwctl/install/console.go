@@ -143,6 +143,9 @@ var question = regexp.MustCompile(`(?i)\(y\)|\by\s*/\s*n\b|\byes\b.*\bno\b`)
 
 // command types a line and returns what the loader printed up to its prompt. Where
 // it asks, the answer is yes.
+//
+// The prompt is the one behind the line's echo: an earlier one may come late. A
+// loader that echoes nothing is at its prompt when nothing follows for quiet.
 func (c *console) command(ctx context.Context, line string, within time.Duration) (string, error) {
 	for { // an earlier prompt is no answer
 		b, err := c.next(ctx, 100*time.Millisecond)
@@ -165,8 +168,9 @@ func (c *console) command(ctx context.Context, line string, within time.Duration
 			return "", err
 		}
 		text = append(text, b...)
+		echo := bytes.Index(text, []byte(line))
 		switch {
-		case atPrompt(text):
+		case atPrompt(text) && (b == nil || echo >= 0 && atPrompt(text[echo+len(line):])):
 			return clean(string(text)), nil
 		case b == nil && !answered && question.Match(text):
 			answered = true
@@ -204,10 +208,10 @@ func (c *console) setIP(ctx context.Context, a netip.Addr) error {
 // writing.
 func flashTime(n int) time.Duration { return 30*time.Second + 20*time.Second*time.Duration(n>>20) }
 
-// read has the loader read its flash to RAM, where a download takes it.
-func (c *console) read(ctx context.Context, offset, n int) error {
-	_, err := c.command(ctx, fmt.Sprintf("FLR %08X %08X %08X", ramAddr, offset, n), flashTime(n))
-	return err
+// read has the loader read its flash to RAM, where a download takes it, and returns
+// what it said.
+func (c *console) read(ctx context.Context, offset, n int) (string, error) {
+	return c.command(ctx, fmt.Sprintf("FLR %08X %08X %08X", ramAddr, offset, n), flashTime(n))
 }
 
 // write has it write RAM to its flash.

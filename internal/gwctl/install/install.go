@@ -8,6 +8,7 @@ package install
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -331,16 +332,35 @@ func (r *run) loaderConsole(ctx context.Context) (c *console, t *flash.Client, d
 // answerWithin is how long a loader at its prompt may take to answer TFTP.
 const answerWithin = 20 * time.Second
 
-// readFlash reads the whole flash by the console and TFTP.
+// errNotRead: what a download brought is not from the flash.
+var errNotRead = errors.New("the loader did not read its flash (FLR); switch the gateway off and on and try again")
+
+// readFlash reads the whole flash by the console and TFTP. What is in the loader's
+// RAM before is overwritten by a mark, so that it cannot be taken for the flash.
 func (r *run) readFlash(ctx context.Context, c *console, t *flash.Client) ([]byte, error) {
-	if err := c.read(ctx, 0, mtdimage.FlashSize); err != nil {
+	reach := func(err error) error {
+		if errors.Is(err, flash.ErrNoAnswer) {
+			return fmt.Errorf("%w: is there a network cable, is %s in this computer's network, and does its firewall let in UDP?", err, r.loader)
+		}
+		return err
+	}
+	if _, err := c.command(ctx, "AUTOBURN 0", 5*time.Second); err != nil {
+		return nil, err
+	}
+	mark := make([]byte, 64)
+	_, _ = rand.Read(mark) // never fails
+	if err := t.Put(ctx, mark, answerWithin, func(int) {}); err != nil {
+		return nil, reach(err)
+	}
+	said, err := c.read(ctx, 0, mtdimage.FlashSize)
+	if err != nil {
 		return nil, err
 	}
 	b, err := t.Get(ctx, mtdimage.FlashSize, answerWithin, func(int) {})
-	if errors.Is(err, flash.ErrNoAnswer) {
-		return nil, fmt.Errorf("%w: is there a network cable, is %s in this computer's network, and does its firewall let in UDP?", err, r.loader)
+	if errors.Is(err, flash.ErrLength) || bytes.HasPrefix(b, mark) {
+		return nil, fmt.Errorf("%w. It said %q", errNotRead, said)
 	}
-	return b, err
+	return b, reach(err)
 }
 
 func (r *run) bySerial(ctx context.Context) ([]byte, error) {
@@ -418,9 +438,6 @@ func (r *run) write(ctx context.Context, path string) error {
 	boot := func(b []byte) []byte { return b[:mtdimage.Boot.Size] }
 	if !back && !r.force && !bytes.Equal(boot(now), boot(old)) && !bytes.Equal(boot(now), boot(b)) {
 		return nothing(fmt.Errorf("%s is the copy of another gateway: its loader differs from this one's. If it is this one's, and an earlier write was interrupted, -force goes on", r.backup))
-	}
-	if _, err := c.command(ctx, "AUTOBURN 0", 5*time.Second); err != nil {
-		return nothing(err)
 	}
 	r.say("sending %d bytes", len(b))
 	if err := t.Put(ctx, b, answerWithin, func(int) {}); err != nil {

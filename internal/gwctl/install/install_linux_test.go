@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -241,6 +242,58 @@ func TestWriteFails(t *testing.T) {
 	_, err := b.run("write", "full.bin", "-y", "-backup", "copy.bin")
 	if err == nil || !strings.Contains(err.Error(), "holds something else") || !strings.Contains(err.Error(), "Do not switch the gateway off") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A prompt that comes late is not taken for the end of the next command: what the
+// loader asks is answered, and all is done.
+func TestLatePrompt(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	t.Chdir(t.TempDir())
+	before, want := makersFlash(1), fullImage(t)
+	b := newBench(t, bytes.Clone(before), loader.Faults{LatePrompt: true})
+	if _, err := b.run("backup", "copy.bin"); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile("copy.bin"); !bytes.Equal(got, before) {
+		t.Error("the copy is another")
+	}
+	if err := os.WriteFile("full.bin", want, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.run("write", "full.bin", "-y", "-backup", "copy.bin"); err != nil || !bytes.Equal(b.flash, want) {
+		t.Errorf("%v, and the flash holds something else, or that", err)
+	}
+}
+
+// What the loader has in its RAM is never taken for its flash: a flash that was
+// not read is no copy, and one that was not written is not right.
+func TestLoaderDoesNothing(t *testing.T) {
+	if !netlab.Alone(t) {
+		return
+	}
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("full.bin", fullImage(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := makersFlash(1)
+	b := newBench(t, bytes.Clone(before), loader.Faults{Aborts: func(_ string, nth int) bool { return nth == 1 }})
+	if _, err := b.run("backup", "copy.bin"); !errors.Is(err, errNotRead) || !strings.Contains(err.Error(), "Abort!") {
+		t.Errorf("a copy of what was not read: %v", err)
+	}
+	if _, err := os.Stat("copy.bin"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a copy: %v", err)
+	}
+	if _, err := b.run("backup", "copy.bin"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.run("write", "full.bin", "-y", "-backup", "copy.bin"); err == nil || !strings.Contains(err.Error(), "holds something else") {
+		t.Errorf("a write that was not done: %v", err)
+	}
+	if !bytes.Equal(b.flash, before) {
+		t.Error("it was written after all")
 	}
 }
 
