@@ -5,9 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -15,51 +12,9 @@ import (
 	"golang.org/x/crypto/blake2b"
 
 	"gwinit/internal/bundle"
+	"gwinit/internal/bundle/bundletest"
 	"gwinit/internal/minisign"
 )
-
-// signer makes bundles with a key of its own.
-type signer struct {
-	dir string
-	key minisign.PublicKey
-}
-
-func newSigner(t testing.TB) *signer {
-	t.Helper()
-	s := &signer{dir: t.TempDir()}
-	s.run(t, "-G", "-W", "-p", "key.pub", "-s", "key")
-	text, err := os.ReadFile(filepath.Join(s.dir, "key.pub"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.key, err = minisign.ParseKey(string(text)); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func (s *signer) run(t testing.TB, args ...string) {
-	t.Helper()
-	cmd := exec.Command("minisign", args...)
-	cmd.Dir = s.dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("minisign %s: %v\n%s", args, err, out)
-	}
-}
-
-// sign puts a signature in front of what is signed.
-func (s *signer) sign(t testing.TB, signed []byte) []byte {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, "signed"), signed, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.run(t, "-S", "-H", "-m", "signed", "-s", "key", "-t", "1.2")
-	sig, err := os.ReadFile(filepath.Join(s.dir, "signed.minisig"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(sig, signed...)
-}
 
 var binary = bytes.Repeat([]byte("not a program\n"), 9000)
 
@@ -93,10 +48,10 @@ func read(r io.Reader, keys ...minisign.PublicKey) (*bundle.Reader, []byte, erro
 
 func TestReadWhatWasWritten(t *testing.T) {
 	t.Parallel()
-	s := newSigner(t)
-	file := s.sign(t, signed(t, manifest()))
+	s := bundletest.New(t)
+	file := s.Sign(t, signed(t, manifest()))
 	for name, r := range map[string]io.Reader{"whole": bytes.NewReader(file), "a byte at a time": iotest.OneByteReader(bytes.NewReader(file)), "data with its end": iotest.DataErrReader(bytes.NewReader(file))} {
-		b, got, err := read(r, s.key)
+		b, got, err := read(r, s.Key)
 		if err != nil || !bytes.Equal(got, binary) {
 			t.Fatalf("%s: %v, %d bytes", name, err, len(got))
 		}
@@ -105,7 +60,7 @@ func TestReadWhatWasWritten(t *testing.T) {
 			t.Errorf("%s: %+v, %q", name, m, b.Comment())
 		}
 	}
-	if _, _, err := read(bytes.NewReader(file), newSigner(t).key); !errors.Is(err, minisign.ErrKey) {
+	if _, _, err := read(bytes.NewReader(file), bundletest.New(t).Key); !errors.Is(err, minisign.ErrKey) {
 		t.Errorf("another's key: %v", err)
 	}
 }
@@ -114,20 +69,20 @@ func TestReadWhatWasWritten(t *testing.T) {
 // byte may be missing.
 func TestEveryByteCounts(t *testing.T) {
 	t.Parallel()
-	s := newSigner(t)
-	file := s.sign(t, signed(t, manifest()))
+	s := bundletest.New(t)
+	file := s.Sign(t, signed(t, manifest()))
 	comment := bytes.IndexByte(file, '\n')
 	for i := 0; i < len(file); i += 1 + i/2000*97 {
 		b := bytes.Clone(file)
 		b[i] ^= 1 << (i % 8)
-		if _, _, err := read(bytes.NewReader(b), s.key); err == nil && i >= comment {
+		if _, _, err := read(bytes.NewReader(b), s.Key); err == nil && i >= comment {
 			t.Fatalf("byte %d changed, and the bundle is good", i)
 		}
-		if _, _, err := read(bytes.NewReader(file[:i]), s.key); !errors.Is(err, bundle.ErrShort) {
+		if _, _, err := read(bytes.NewReader(file[:i]), s.Key); !errors.Is(err, bundle.ErrShort) {
 			t.Fatalf("cut at %d: %v", i, err)
 		}
 	}
-	if _, _, err := read(bytes.NewReader(append(bytes.Clone(file), 0)), s.key); !errors.Is(err, bundle.ErrFormat) {
+	if _, _, err := read(bytes.NewReader(append(bytes.Clone(file), 0)), s.Key); !errors.Is(err, bundle.ErrFormat) {
 		t.Errorf("a byte behind the end: %v", err)
 	}
 }
@@ -135,7 +90,7 @@ func TestEveryByteCounts(t *testing.T) {
 // A manifest that says what is not so is refused although it is signed.
 func TestManifestRefused(t *testing.T) {
 	t.Parallel()
-	s := newSigner(t)
+	s := bundletest.New(t)
 	good := string(signed(t, manifest()))
 	for name, change := range map[string]func(string) string{
 		"later format":     func(x string) string { return strings.Replace(x, "update 1", "update 2", 1) },
@@ -154,12 +109,12 @@ func TestManifestRefused(t *testing.T) {
 			return strings.Replace(x, "SHA256=", "SHA256="+strings.Repeat("0", 64)+"\nX=", 1)
 		},
 	} {
-		if _, _, err := read(bytes.NewReader(s.sign(t, []byte(change(good)))), s.key); !errors.Is(err, bundle.ErrFormat) {
+		if _, _, err := read(bytes.NewReader(s.Sign(t, []byte(change(good)))), s.Key); !errors.Is(err, bundle.ErrFormat) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// What a later program adds is no reason.
-	if _, _, err := read(bytes.NewReader(s.sign(t, []byte(strings.Replace(good, "KERNEL=", "LATER=x\nKERNEL=", 1)))), s.key); err != nil {
+	if _, _, err := read(bytes.NewReader(s.Sign(t, []byte(strings.Replace(good, "KERNEL=", "LATER=x\nKERNEL=", 1)))), s.Key); err != nil {
 		t.Error(err)
 	}
 	m := manifest()
@@ -197,17 +152,17 @@ func TestFits(t *testing.T) {
 // A writer that fails, as a full flash does, is told as it is.
 func TestCopyTellsTheWritersError(t *testing.T) {
 	t.Parallel()
-	s := newSigner(t)
+	s := bundletest.New(t)
 	hash, err := blake2b.New512(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := bundle.Open(bytes.NewReader(s.sign(t, signed(t, manifest()))), hash)
+	b, err := bundle.Open(bytes.NewReader(s.Sign(t, signed(t, manifest()))), hash)
 	if err != nil {
 		t.Fatal(err)
 	}
 	full := errors.New("no space left")
-	if err := b.Copy(failing{full}, []minisign.PublicKey{s.key}, sha256.New()); !errors.Is(err, full) {
+	if err := b.Copy(failing{full}, []minisign.PublicKey{s.Key}, sha256.New()); !errors.Is(err, full) {
 		t.Errorf("%v", err)
 	}
 }
@@ -217,7 +172,7 @@ type failing struct{ err error }
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 func FuzzOpen(f *testing.F) {
-	f.Add(newSigner(f).sign(f, signed(f, manifest()))[:1000])
+	f.Add(bundletest.New(f).Sign(f, signed(f, manifest()))[:1000])
 	f.Fuzz(func(t *testing.T, file []byte) {
 		if _, _, err := read(bytes.NewReader(file)); err == nil {
 			t.Error("a bundle is good without a key")

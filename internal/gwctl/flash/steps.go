@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"gwinit/internal/gwctl/image"
+	"gwinit/internal/gwctl/progress"
 	"gwinit/internal/wait"
 )
 
@@ -36,7 +36,7 @@ func (r *run) enterLoader(ctx context.Context, box Box) error {
 func (r *run) upload(ctx context.Context) error {
 	c := NewClient(r.tftp, r.loader, r.Times)
 	w := r.Waits.or(len(r.send))
-	bar := &progress{w: r.Err, bar: r.Bar, total: len(r.send), what: "sent"}
+	bar := &progress.Bar{W: r.Err, Terminal: r.Bar, Total: len(r.send), What: "sent"}
 	within := w.Loader
 	if r.Dial == nil {
 		within = w.Firewall
@@ -62,14 +62,14 @@ func (r *run) upload(ctx context.Context) error {
 	}()
 	err := c.Put(put, r.send, within, func(done int) {
 		begun.Store(true)
-		bar.at(done)
+		bar.At(done)
 	})
 	if cause := context.Cause(put); err != nil && errors.Is(cause, ErrNoAnswer) {
 		err = fmt.Errorf("%s: %w", r.loader, cause)
 	}
 	giveUp(nil)
 	<-watched
-	bar.end()
+	bar.End()
 	switch {
 	case err == nil:
 		r.say("sent: %d bytes. Now it is written: DO NOT SWITCH THE GATEWAY OFF", len(r.send))
@@ -109,9 +109,9 @@ func (r *run) returned(ctx context.Context) bool {
 func (r *run) verdict(ctx context.Context) error {
 	w := r.Waits.or(len(r.send))
 	begin := time.Now()
-	bar := &progress{w: r.Err, bar: r.Bar, total: int(w.Verdict / time.Second), what: "written", seconds: true}
-	v, err := waitVerdict(ctx, r.notice, r.loader, w.Verdict, func(left time.Duration) { bar.at(int((w.Verdict - left) / time.Second)) })
-	bar.end()
+	bar := &progress.Bar{W: r.Err, Terminal: r.Bar, Total: int(w.Verdict / time.Second), What: "written", Seconds: true}
+	v, err := waitVerdict(ctx, r.notice, r.loader, w.Verdict, func(left time.Duration) { bar.At(int((w.Verdict - left) / time.Second)) })
+	bar.End()
 	if err != nil {
 		return fmt.Errorf("%w.\nThe image is with the gateway, which writes it: do not switch it off for %v, then look whether it comes back", err, w.Verdict.Round(time.Minute))
 	}
@@ -190,43 +190,4 @@ func (r *run) isFlashed(f facts) error {
 		}
 	}
 	return nil
-}
-
-// progress is a bar on a terminal, or a line every tenth.
-type progress struct {
-	w       io.Writer
-	bar     bool
-	total   int
-	what    string
-	seconds bool
-	tenth   int
-	drawn   time.Time
-}
-
-func (p *progress) at(done int) {
-	if p.total == 0 {
-		return
-	}
-	if p.bar {
-		if now := time.Now(); now.Sub(p.drawn) > 100*time.Millisecond || done == p.total {
-			p.drawn = now
-			if p.seconds {
-				fmt.Fprintf(p.w, "\rwriting, %d s (%d at most) ", done, p.total)
-				return
-			}
-			n := 40 * done / p.total
-			fmt.Fprintf(p.w, "\r[%s%s] %3d %% ", strings.Repeat("#", n), strings.Repeat(".", 40-n), 100*done/p.total)
-		}
-		return
-	}
-	if t := 10 * done / p.total; t > p.tenth && !p.seconds {
-		p.tenth = t
-		fmt.Fprintf(p.w, "%s: %d %%\n", p.what, 10*t)
-	}
-}
-
-func (p *progress) end() {
-	if p.bar && !p.drawn.IsZero() {
-		fmt.Fprintln(p.w)
-	}
 }

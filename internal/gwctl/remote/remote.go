@@ -51,9 +51,10 @@ on gateways elsewhere:
   exporter [-listen ADDRESS] serve the figures of many to Prometheus
   install                    the first flash, step by step; a copy of the whole flash
   flash [KIND] FILE          an image through the bootloader; also from today's firmware
+  update FILE|URL            another version of this firmware, over SSH
 
-gwctl help TOPIC tells more: hosts, setup, install, flash, exporter, radio, metrics,
-  json.
+gwctl help TOPIC tells more: hosts, setup, install, flash, update, exporter, radio,
+  metrics, json.
 The hosts file is ~/.config/gwctl/hosts: NAME [USER@]HOST[:PORT] [GROUP ...] a line.
 `
 
@@ -265,6 +266,11 @@ func (r *runner) one(ctx context.Context, std applet.IO, t target, args []string
 		return applet.Usagef("%s needs no gateway: leave -H and -G out", l.Name)
 	case name == "reboot" && slices.Contains(args, "-w") && !help(args):
 		return r.reboot(ctx, std, t, args)
+	case name == updateName && !help(args) && !slices.Contains(words(args), "status"):
+		if r.several {
+			return applet.Usagef("one gateway at a time is updated")
+		}
+		return r.update(ctx, std, t, args)
 	case name == "help" && helpOnTheBox(args) != "":
 		return r.exec(ctx, std, t, args)
 	case gwctl.OnlyBoxed(args) && !r.steers(args):
@@ -420,7 +426,7 @@ func (r *runner) exec(ctx context.Context, std applet.IO, t target, args []strin
 // restarts tells whether a command ends the gateway that it is asked of.
 func restarts(args []string) bool {
 	i := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") })
-	return i >= 0 && (args[i] == "reboot" || args[i] == "factory-reset" || args[i] == "poweroff")
+	return i >= 0 && (args[i] == "reboot" || args[i] == "factory-reset" || args[i] == "poweroff" || args[i] == "rollback")
 }
 
 // quote is a word as a shell reads it.

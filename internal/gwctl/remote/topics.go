@@ -10,6 +10,7 @@ var topics = map[string]string{
 	exporterName: exporterUsage,
 	flashName:    flash.Usage,
 	installName:  install.Usage,
+	updateName:   updateUsage,
 	"hosts": `Gateways, and how to name them
 
 gwctl discover                      who is on this network
@@ -81,7 +82,7 @@ doctor: 1 warnings, 2 faults.
 }
 
 // topicOfOwn are the commands that only this package has.
-var topicOfOwn = map[string]bool{exporterName: true, flashName: true, installName: true}
+var topicOfOwn = map[string]bool{exporterName: true, flashName: true, installName: true, updateName: true}
 
 // topic is the text that `help TOPIC`, or -h of what is only here, asks for, or "".
 func topic(args []string) string {
