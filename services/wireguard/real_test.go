@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -312,6 +314,27 @@ func TestTunnel(t *testing.T) {
 	}
 }
 
+// A peer that may have any address gets what is sent into the tunnel, and not the
+// default route: the tunnel's own packets would go into the tunnel.
+func TestDefaultRouteIsLeftAlone(t *testing.T) {
+	l := newLab(t)
+	l.tunnelFile("AllowedIPs = 0.0.0.0/0, ::/0\nEndpoint = 192.0.2.2:51820\n")
+	s, _ := l.run(wireguard.Options{})
+	l.echo("10.9.0.1:7")
+	l.echo("[fd09::1]:7")
+	exchange(t, "10.9.0.1:7", 1000)
+	exchange(t, "[fd09::1]:7", 1000)
+	st, p := state(t, s)
+	if !slices.Contains(p.AllowedIPs, netip.MustParsePrefix("0.0.0.0/0")) || len(st.Warnings) != 0 || len(st.Routes) != 0 {
+		t.Errorf("state %+v", st)
+	}
+	for _, family := range []string{"-4", "-6"} {
+		if text := netlab.Run(t, "ip", family, "route", "show", "default"); text != "" {
+			t.Errorf("default route: %s", text)
+		}
+	}
+}
+
 // What the host sends to our second address is answered from there.
 func TestAnswersFromTheSameAddress(t *testing.T) {
 	for _, at := range []string{"192.0.2.5:51821", "[fd01::1]:51821"} {
@@ -438,7 +461,7 @@ func TestReload(t *testing.T) {
 	}
 
 	// Without its peer nobody comes any more; what belonged to it is gone.
-	l.write("wireguard/wg0.conf", 0o600, "[Interface]\nPrivateKey = %s\n", l.ours)
+	l.write("wireguard/wg0.conf", 0o600, "[Interface]\nPrivateKey = %s\nListenPort = %d\n", l.ours, port+1)
 	l.write("wireguard.conf", 0o644, "")
 	if err := s.Reload(); err != nil {
 		t.Fatal(err)
@@ -450,6 +473,26 @@ func TestReload(t *testing.T) {
 	if text := netlab.Run(t, "ip", "route"); strings.Contains(text, "10.78") {
 		t.Errorf("routes: %s", text)
 	}
+	afresh := func() {
+		l.tell("public_key=%s\nremove=true\npublic_key=%[1]s\nallowed_ip=10.9.0.2/32\nendpoint=192.0.2.1:51821\npersistent_keepalive_interval=1\n", hexKey(wireguard.PublicKey(l.ours)))
+	}
+	afresh()
+	const initiation = 148 // bytes; the next comes when 5 s have brought no answer
+	await(t, "a second attempt", func() bool {
+		n, err := strconv.Atoi(l.stockSays("tx_bytes"))
+		return err == nil && n >= 2*initiation
+	})
+	if got := l.stockSays("rx_bytes"); got != "0" {
+		t.Errorf("who is no peer any more had %s bytes of answers", got)
+	}
+	l.tunnelFile("")
+	if err := s.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	afresh()
+	await(t, "a session of who is a peer again", func() bool { return l.stockSays("rx_bytes") != "0" })
+
+	l.write("wireguard/wg0.conf", 0o600, "[Interface]\nPrivateKey = %s\n", l.ours)
 	l.write("wireguard.conf", 0o644, "INTERFACE=other\n")
 	if err := s.Reload(); err == nil || !strings.Contains(err.Error(), "gwctl restart wireguard") {
 		t.Errorf("another interface: %v", err)
