@@ -22,10 +22,20 @@ import (
 // looking first whether there is any would cost 2 KiB of flash.
 const every = 10 * time.Second
 
+// rare is how often the runtime collects by itself, when nothing else makes it.
+// It does not before it has collected once, which so small a heap has at 1 MiB.
+const rare = 2 * time.Minute
+
 // Run gives memory back until ctx ends, but not in bench mode, which measures
 // a box that does nothing else. It is for processes that work now and
-// then; one that must not wait for its collector does not call it.
-func Run(ctx context.Context) { run(ctx, func() { unless(api.BenchPath, debug.FreeOSMemory) }) }
+// then.
+func Run(ctx context.Context) { run(ctx, every, free) }
+
+// Rarely is Run for a process that should collect no more often than it would
+// anyway, and not as long as the boot goes on.
+func Rarely(ctx context.Context) { run(ctx, rare, free) }
+
+func free() { unless(api.BenchPath, debug.FreeOSMemory) }
 
 // unless calls free if there is no file of that name.
 func unless(path string, free func()) {
@@ -34,7 +44,7 @@ func unless(path string, free func()) {
 	}
 }
 
-func run(ctx context.Context, free func()) {
+func run(ctx context.Context, every time.Duration, free func()) {
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {

@@ -17,7 +17,7 @@ func TestRun(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var n atomic.Int32
 		ended := make(chan bool)
-		go func() { defer close(ended); run(ctx, func() { n.Add(1) }) }()
+		go func() { defer close(ended); run(ctx, every, func() { n.Add(1) }) }()
 		time.Sleep(every - time.Nanosecond)
 		synctest.Wait()
 		if n := n.Load(); n != 0 {
@@ -67,7 +67,7 @@ func TestGivesBack(t *testing.T) {
 	full := held()
 	sink = nil
 	ctx, cancel := context.WithCancel(t.Context())
-	run(ctx, func() { debug.FreeOSMemory(); cancel() })
+	run(ctx, time.Millisecond, func() { debug.FreeOSMemory(); cancel() })
 	after := held()
 	if full-before < size>>10*9/10 || after-before > size>>10/10 {
 		t.Errorf("%d KiB, then %d, then %d", before, full, after)

@@ -21,6 +21,7 @@ import (
 	"gwinit/internal/api"
 	"gwinit/internal/applet"
 	"gwinit/internal/config"
+	"gwinit/internal/giveback"
 	"gwinit/internal/handoff"
 	"gwinit/internal/notify"
 	"gwinit/internal/onlink"
@@ -164,6 +165,11 @@ func run(ctx context.Context, conn *notify.Conn, s *settings) error {
 	if conn == nil {
 		return runUser(ctx, nil, s)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	var giving sync.WaitGroup
+	giving.Go(func() { giveback.Rarely(ctx) })
+	defer giving.Wait()
+	defer cancel()
 	log := s.options.Log
 	if s.kernel && !s.otbr {
 		e, err := newKernelEngine(conn, s)

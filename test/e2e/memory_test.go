@@ -178,7 +178,13 @@ func TestMemoryUnderLoad(t *testing.T) {
 		s, kib := look()
 		one := sample{s.Uptime - before.Uptime, kib, s.Memory.Total - s.Memory.Available}
 		samples = append(samples, one)
-		t.Logf("after %4.0f s: services %d KiB of their own, %d KiB of the board in use", one.at, one.anon, one.unavailable)
+		var each strings.Builder
+		for _, svc := range s.Services {
+			if svc.Anon > 0 {
+				fmt.Fprintf(&each, ", %s %d", svc.Name, svc.Anon)
+			}
+		}
+		t.Logf("after %4.0f s: services %d KiB of their own%s; %d KiB of the board in use", one.at, one.anon, each.String(), one.unavailable)
 		if one.at >= seconds {
 			break
 		}
