@@ -59,7 +59,6 @@ type Env struct {
 	Keys func() []string
 	Out  io.Writer // what was done
 	Err  io.Writer // progress
-	Bar  bool      // Err is a terminal
 
 	// For tests; zero is the default.
 	Times  Times

@@ -36,7 +36,8 @@ func (r *run) enterLoader(ctx context.Context, box Box) error {
 func (r *run) upload(ctx context.Context) error {
 	c := NewClient(r.tftp, r.loader, r.Times)
 	w := r.Waits.or(len(r.send))
-	bar := &progress.Bar{W: r.Err, Terminal: r.Bar, Total: len(r.send), What: "sent"}
+	bar := progress.New(r.Err, "sent", progress.Bytes, int64(len(r.send)))
+	defer bar.End()
 	within := w.Loader
 	if r.Dial == nil {
 		within = w.Firewall
@@ -62,7 +63,8 @@ func (r *run) upload(ctx context.Context) error {
 	}()
 	err := c.Put(put, r.send, within, func(done int) {
 		begun.Store(true)
-		bar.At(done)
+		bar.Begin()
+		bar.At(int64(done))
 	})
 	if cause := context.Cause(put); err != nil && errors.Is(cause, ErrNoAnswer) {
 		err = fmt.Errorf("%s: %w", r.loader, cause)
@@ -109,8 +111,9 @@ func (r *run) returned(ctx context.Context) bool {
 func (r *run) verdict(ctx context.Context) error {
 	w := r.Waits.or(len(r.send))
 	begin := time.Now()
-	bar := &progress.Bar{W: r.Err, Terminal: r.Bar, Total: int(w.Verdict / time.Second), What: "written", Seconds: true}
-	v, err := waitVerdict(ctx, r.notice, r.loader, w.Verdict, func(left time.Duration) { bar.At(int((w.Verdict - left) / time.Second)) })
+	bar := progress.New(r.Err, "writing", progress.Seconds, int64(w.Verdict/time.Second))
+	bar.Begin()
+	v, err := waitVerdict(ctx, r.notice, r.loader, w.Verdict, func(left time.Duration) { bar.At(int64((w.Verdict - left) / time.Second)) })
 	bar.End()
 	if err != nil {
 		return fmt.Errorf("%w.\nThe image is with the gateway, which writes it: do not switch it off for %v, then look whether it comes back", err, w.Verdict.Round(time.Minute))

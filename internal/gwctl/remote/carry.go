@@ -13,6 +13,7 @@ import (
 
 	"gwinit/internal/applet"
 	"gwinit/internal/control/wire"
+	"gwinit/internal/gwctl/progress"
 )
 
 // carried is a gateway's command with a file that is this computer's: its
@@ -91,6 +92,12 @@ func (r *runner) send(ctx context.Context, std applet.IO, t target, c carried) e
 		}
 		defer f.Close()
 		std.In = f
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && !r.several {
+			bar := progress.New(std.Err, "sending "+filepath.Base(c.file), progress.Bytes, info.Size())
+			std.In = bar.Reader(f)
+			std.Out = bar.Beside(std.Out)
+			return r.execWith(ctx, std, t, c.args, bar)
+		}
 	}
 	return r.exec(ctx, std, t, c.args)
 }
@@ -117,7 +124,12 @@ func (r *runner) fetch(ctx context.Context, std applet.IO, t target, c carried) 
 	told := std
 	told.Out = f
 	c.args = slices.DeleteFunc(c.args, func(a string) bool { return a == "-json" || a == "--json" })
-	err = errors.Join(r.exec(ctx, told, t, c.args), f.Sync())
+	var bar *progress.Bar // of several the waiting is told
+	if !r.several {
+		bar = progress.New(std.Err, c.name+" of "+t.name, progress.Bytes, 0)
+		told.Out = bar.Writer(f)
+	}
+	err = errors.Join(r.execWith(ctx, told, t, c.args, bar), f.Sync())
 	size, e := f.Seek(0, io.SeekEnd)
 	if err = errors.Join(err, e, f.Close()); err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"gwinit/internal/applet"
 	"gwinit/internal/control"
 	"gwinit/internal/control/controltest"
+	"gwinit/internal/tty/ptytest"
 )
 
 func TestCarry(t *testing.T) {
@@ -133,6 +134,59 @@ func TestFilesTravel(t *testing.T) {
 	} {
 		if got := run(strings.Fields(args)...); !strings.Contains(got, want) {
 			t.Errorf("several, %s: %q", args, got)
+		}
+	}
+}
+
+// Who waits at a terminal for a file to travel sees so, and nothing of it is left
+// on the line.
+func TestProgressIsShown(t *testing.T) {
+	w := newWorkstation(t)
+	w.r.known.accept = true
+	b := newBox(t, w.key)
+	file := filepath.Join(t.TempDir(), "settings")
+	if err := os.WriteFile(file, make([]byte, 4<<20), 0o600); err != nil { // more than a window of SSH
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"report", filepath.Join(t.TempDir(), "r")}, "\rreport of attic 0 KiB, 1 s"},
+		{[]string{"restore", "-n", file}, "\rsending settings [####"},
+	} {
+		master, name := ptytest.Open(t)
+		slave, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer slave.Close()
+		t.Setenv("TERM", "xterm")
+		w.r.std.Err = slave
+		b.set(func() { b.ends = true; b.hold = make(chan struct{}) })
+		done := make(chan error, 1)
+		go func() { done <- w.one(t, b, tt.args...) }()
+		if err := master.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		shown := ""
+		for buf := make([]byte, 4096); !strings.Contains(shown, tt.want); {
+			n, err := master.Read(buf)
+			if err != nil {
+				t.Fatalf("%v: %v after %q", tt.args, err, shown)
+			}
+			shown += string(buf[:n])
+		}
+		close(b.hold)
+		if err := <-done; err != nil {
+			t.Errorf("%v: %v", tt.args, err)
+		}
+		for buf := make([]byte, 4096); !strings.HasSuffix(shown, " \rand complained\r\n"); {
+			n, err := master.Read(buf)
+			if err != nil {
+				t.Fatalf("%v: %v after %q", tt.args, err, shown)
+			}
+			shown += string(buf[:n])
 		}
 	}
 }

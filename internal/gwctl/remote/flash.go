@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
-	"golang.org/x/term"
 
 	"gwinit/internal/applet"
 	"gwinit/internal/gwctl/flash"
@@ -55,9 +54,6 @@ func (r *runner) flash(ctx context.Context, targets []target, args []string) err
 		return err
 	}
 	e := flash.Env{Name: name, Dial: dial, Yes: r.ask.yes, Keys: func() []string { return r.publicKeys(ctx) }, Out: r.std.Out, Err: r.std.Err}
-	if f, ok := r.std.Err.(*os.File); ok {
-		e.Bar = term.IsTerminal(int(f.Fd()))
-	}
 	return flash.Run(ctx, e, without(args, flashName))
 }
 

@@ -30,6 +30,7 @@ import (
 	"gwinit/internal/applet"
 	"gwinit/internal/control/client"
 	"gwinit/internal/gwctl"
+	"gwinit/internal/gwctl/progress"
 )
 
 const (
@@ -403,11 +404,19 @@ func (r *runner) session(ctx context.Context, std applet.IO, t target) (*ssh.Ses
 
 // exec has the gateway's own gwctl do it.
 func (r *runner) exec(ctx context.Context, std applet.IO, t target, args []string) error {
+	return r.execWith(ctx, std, t, args, nil)
+}
+
+// execWith is exec with a bar, which begins behind what a login may ask.
+func (r *runner) execWith(ctx context.Context, std applet.IO, t target, args []string, bar *progress.Bar) error {
+	std.Err = bar.Beside(std.Err)
 	s, c, err := r.session(ctx, std, t)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	bar.Begin()
+	defer bar.End()
 	line := "gwctl"
 	for _, a := range args {
 		line += " " + quote(a)

@@ -39,6 +39,7 @@ type box struct {
 	socket string
 	calls  func(api.CallArgs) (json.RawMessage, error) // what core answers
 	log    *controltest.Backend
+	hold   chan struct{} // if there is one, a command waits for its end
 
 	mu     sync.Mutex // guards the rest
 	host   ssh.Signer
@@ -189,6 +190,9 @@ func (b *box) session(ch ssh.Channel, reqs <-chan *ssh.Request) {
 			b.mu.Lock()
 			b.ran = append(b.ran, p.Name)
 			b.mu.Unlock()
+			if b.hold != nil {
+				<-b.hold
+			}
 			in, _ := io.ReadAll(ch)
 			fmt.Fprintf(ch, "ran %s with %q\n", p.Name, in)
 			fmt.Fprintln(ch.Stderr(), "and complained")

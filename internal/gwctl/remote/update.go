@@ -7,12 +7,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/term"
 
 	"gwinit/internal/applet"
 	"gwinit/internal/control/wire"
@@ -113,12 +111,13 @@ func (r *runner) update(ctx context.Context, std applet.IO, t target, args []str
 	if err != nil {
 		return err
 	}
-	bar := &progress.Bar{W: std.Err, Total: len(b), What: "sent"}
-	if file, ok := std.Err.(*os.File); ok {
-		bar.Terminal = term.IsTerminal(int(file.Fd()))
-	}
+	bar := progress.New(std.Err, "sent", progress.Bytes, int64(len(b)))
+	defer bar.End()
 	if !asJSON {
-		o.Progress = func(sent, _ int64) { bar.At(int(sent)) }
+		o.Progress = func(sent, _ int64) {
+			bar.Begin()
+			bar.At(sent)
+		}
 	}
 	box := updateBox{r, t}
 	err = update.Send(ctx, box, bytes.NewReader(b), int64(len(b)), o)
