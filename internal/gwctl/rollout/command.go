@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"gwinit/internal/applet"
+	"gwinit/internal/gwctl/fleet"
 	"gwinit/internal/gwctl/words"
 )
 
@@ -36,7 +37,7 @@ is for one gateway (1h). The exit status is 0 when all of them run the update.
 type Env struct {
 	// Gateways are those that were named. force is for an update that they would
 	// refuse without it.
-	Gateways func(force bool) []Gateway
+	Gateways func(force bool) []fleet.Gateway
 	Plan     Plan // what options do not say; Log and Progress are not needed
 	Out, Err io.Writer
 	Bar      bool // Err is a terminal
@@ -71,7 +72,7 @@ func Command(ctx context.Context, e Env, args []string) error {
 		if name = strings.TrimSpace(name); name == "" {
 			continue
 		}
-		i := slices.IndexFunc(all, func(g Gateway) bool { return g.Name == name })
+		i := slices.IndexFunc(all, func(g fleet.Gateway) bool { return g.Name == name })
 		if i < 0 {
 			return applet.Usagef("-except %s: no such gateway among those that were named", name)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"gwinit/internal/applet"
+	"gwinit/internal/gwctl/fleet"
 )
 
 // What a person sees of a rollout that stops, and of the one that goes on.
@@ -18,7 +19,7 @@ func TestCommand(t *testing.T) {
 		f.set("gw005", func(g *fakeGateway) { g.away = true })
 		file := newBundle(t, "2.0", 1<<20)
 		var out, errs bytes.Buffer
-		e := Env{Gateways: func(bool) []Gateway { return all }, Plan: Plan{Journal: t.TempDir()}, Out: &out, Err: &errs}
+		e := Env{Gateways: func(bool) []fleet.Gateway { return all }, Plan: Plan{Journal: t.TempDir()}, Out: &out, Err: &errs}
 		run := func(args ...string) error {
 			out.Reset()
 			errs.Reset()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"gwinit/internal/bundle"
+	"gwinit/internal/gwctl/fleet"
 	"gwinit/internal/wait"
 )
 
@@ -30,48 +31,6 @@ const (
 	// sendPause is between two of them: a gateway that restarts is back then.
 	sendPause = time.Minute
 )
-
-// Updater is one gateway as a rollout sees it.
-type Updater interface {
-	// State asks what it runs.
-	State(ctx context.Context) (State, error)
-	// Send hands the update over and has it tried. Its error is a Refused if the
-	// gateway does not want it.
-	Send(ctx context.Context, update io.Reader, size int64) error
-	// Wait returns when the trial of a version has ended, over restarts of the
-	// gateway. Its error means that nothing is known of that.
-	Wait(ctx context.Context, version string) (Outcome, error)
-}
-
-// State is what a gateway runs.
-type State struct {
-	Version string // that runs
-	SHA256  string // of its binary in hexadecimal, "" if it is not known
-	Trial   bool   // it is tried, and not kept yet
-	Board   string // its ID, "" if it is not known
-	Kernel  string // as uname has it, "" if it is not known
-}
-
-// Outcome is how a trial ended.
-type Outcome struct {
-	Committed bool
-	Reason    string // why it was not
-}
-
-// Refused is the word of a gateway that does not take an update.
-type Refused struct{ Err error }
-
-// Error implements error.
-func (r Refused) Error() string { return r.Err.Error() }
-
-// Unwrap implements errors.Unwrap's interface.
-func (r Refused) Unwrap() error { return r.Err }
-
-// Gateway is one of the fleet.
-type Gateway struct {
-	Name string
-	Updater
-}
 
 // Plan is a rollout.
 type Plan struct {
@@ -121,8 +80,8 @@ var ErrStopped = errors.New("not all gateways run the update")
 // Run carries a rollout out and returns a result for each gateway, in their
 // order, also beside an error. The error is ErrStopped where results say why, or
 // one that changed nothing anywhere.
-func Run(ctx context.Context, p Plan, all []Gateway) ([]Result, error) {
-	r := &run{Plan: p, all: all, results: make([]Result, len(all)), states: make([]State, len(all)), sent: make([]int64, len(all))}
+func Run(ctx context.Context, p Plan, all []fleet.Gateway) ([]Result, error) {
+	r := &run{Plan: p, all: all, results: make([]Result, len(all)), states: make([]fleet.State, len(all)), sent: make([]int64, len(all))}
 	r.MaxUnavailable = max(1, p.MaxUnavailable)
 	r.Each, r.pause = cmp.Or(p.Each, eachTime), cmp.Or(p.pause, sendPause)
 	for i, g := range all {
@@ -181,9 +140,9 @@ func Run(ctx context.Context, p Plan, all []Gateway) ([]Result, error) {
 type run struct {
 	Plan
 	about   about
-	all     []Gateway
+	all     []fleet.Gateway
 	results []Result
-	states  []State // valid where the gateway answered
+	states  []fleet.State // valid where the gateway answered
 	journal *journal
 	kept    int  // gateways that run it and keep it
 	lost    bool // one that has it does not answer any more
@@ -273,7 +232,7 @@ func (r *run) plan() (underway, failed, rest []int) {
 }
 
 // runs tells whether a gateway runs what is in the bundle.
-func (r *run) runs(st State) bool {
+func (r *run) runs(st fleet.State) bool {
 	m := r.about.manifest
 	return st.Version == m.Version && (st.SHA256 == "" || st.SHA256 == hex.EncodeToString(m.SHA256[:]))
 }
@@ -415,7 +374,7 @@ func (r *run) update(ctx context.Context, i int) Result {
 		case err == nil:
 			r.set(i, -1)
 			return r.wait(ctx, g)
-		case errors.As(err, new(Refused)):
+		case errors.As(err, new(fleet.Refused)):
 			return Result{Outcome: Failed, Why: "it does not take it: " + err.Error()}
 		case try == sendTries || ctx.Err() != nil:
 			return Result{Outcome: Failed, Why: "it could not be sent: " + err.Error()}
@@ -435,11 +394,11 @@ func (r *run) set(i int, n int64) {
 func (r *run) send(ctx context.Context, i int) error {
 	f, err := os.Open(r.File)
 	if err != nil {
-		return Refused{err}
+		return fleet.Refused{Err: err}
 	}
 	defer f.Close()
 	if st, err := f.Stat(); err != nil || st.Size() != r.about.size {
-		return Refused{fmt.Errorf("%s is not the file any more that the rollout began with", r.File)}
+		return fleet.Refused{Err: fmt.Errorf("%s is not the file any more that the rollout began with", r.File)}
 	}
 	return r.all[i].Send(ctx, &counted{f, func(n int64) { r.set(i, n) }, 0}, r.about.size)
 }
@@ -458,7 +417,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (r *run) wait(ctx context.Context, g Gateway) Result {
+func (r *run) wait(ctx context.Context, g fleet.Gateway) Result {
 	o, err := g.Wait(ctx, r.about.manifest.Version)
 	switch {
 	case err != nil:

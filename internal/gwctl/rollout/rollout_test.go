@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"gwinit/internal/bundle"
+	"gwinit/internal/gwctl/fleet"
 	"gwinit/internal/wait"
 )
 
@@ -66,13 +67,13 @@ type fakeGateway struct {
 
 var errAway = errors.New("no route to host")
 
-func newFleet(n int) (*fakeFleet, []Gateway) {
+func newFleet(n int) (*fakeFleet, []fleet.Gateway) {
 	f := &fakeFleet{all: map[string]*fakeGateway{}}
-	var all []Gateway
+	var all []fleet.Gateway
 	for i := range n {
 		g := &fakeGateway{f: f, name: fmt.Sprintf("gw%03d", i), version: "1.0", board: "lidl"}
 		f.all[g.name] = g
-		all = append(all, Gateway{g.name, g})
+		all = append(all, fleet.Gateway{Name: g.name, Updater: g})
 	}
 	return f, all
 }
@@ -92,14 +93,14 @@ func (f *fakeFleet) sent() (n int) {
 	return n
 }
 
-func (g *fakeGateway) State(ctx context.Context) (State, error) {
+func (g *fakeGateway) State(ctx context.Context) (fleet.State, error) {
 	wait.For(ctx, time.Second)
 	g.f.mu.Lock()
 	defer g.f.mu.Unlock()
 	if g.away {
-		return State{}, errAway
+		return fleet.State{}, errAway
 	}
-	return State{Version: g.version, Trial: g.trial, Board: g.board, Kernel: "6.18.1"}, ctx.Err()
+	return fleet.State{Version: g.version, Trial: g.trial, Board: g.board, Kernel: "6.18.1"}, ctx.Err()
 }
 
 func (g *fakeGateway) Send(ctx context.Context, update io.Reader, size int64) error {
@@ -117,7 +118,7 @@ func (g *fakeGateway) Send(ctx context.Context, update io.Reader, size int64) er
 	case cut:
 		err = errors.New("connection reset by peer")
 	case refuse:
-		err = Refused{errors.New("no space")}
+		err = fleet.Refused{Err: errors.New("no space")}
 	case n != size:
 		err = fmt.Errorf("%d bytes, want %d", n, size)
 	}
@@ -132,7 +133,7 @@ func (g *fakeGateway) Send(ctx context.Context, update io.Reader, size int64) er
 	return nil
 }
 
-func (g *fakeGateway) Wait(ctx context.Context, version string) (Outcome, error) {
+func (g *fakeGateway) Wait(ctx context.Context, version string) (fleet.Outcome, error) {
 	g.f.mu.Lock()
 	takes := 4 * time.Minute
 	if g.bad != "" {
@@ -145,18 +146,18 @@ func (g *fakeGateway) Wait(ctx context.Context, version string) (Outcome, error)
 	g.f.now--
 	switch {
 	case !ok:
-		return Outcome{}, ctx.Err()
+		return fleet.Outcome{}, ctx.Err()
 	case g.away:
-		return Outcome{}, errAway
+		return fleet.Outcome{}, errAway
 	case version != g.version || !g.trial:
-		return Outcome{}, fmt.Errorf("%s is not tried", version)
+		return fleet.Outcome{}, fmt.Errorf("%s is not tried", version)
 	}
 	g.f.finished = append(g.f.finished, g.name)
 	if g.trial = false; g.bad != "" {
 		g.version = g.was
-		return Outcome{Reason: g.bad}, nil
+		return fleet.Outcome{Reason: g.bad}, nil
 	}
-	return Outcome{Committed: true}, nil
+	return fleet.Outcome{Committed: true}, nil
 }
 
 // told is what was logged.
