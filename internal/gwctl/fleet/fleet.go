@@ -5,7 +5,10 @@ package fleet
 
 import (
 	"context"
+	"encoding/hex"
 	"io"
+
+	"gwinit/internal/bundle"
 )
 
 // Updater is one gateway. Its methods work across restarts of it.
@@ -24,9 +27,19 @@ type Updater interface {
 type State struct {
 	Version string // that runs
 	SHA256  string // of its binary in hexadecimal, "" if it is not known
-	Trial   bool   // it is tried, and not kept yet
-	Board   string // its ID, "" if it is not known
-	Kernel  string // as uname has it, "" if it is not known
+	// Trying is the version that is tried and not kept yet, or will be tried from
+	// the next restart on; "" is none.
+	Trying string
+	// Failed is the version whose trial was the last that ended without a commit,
+	// and Reason why; "" if none did since one was kept.
+	Failed, Reason string
+	Board          string // its ID, "" if it is not known
+	Kernel         string // as uname has it, "" if it is not known
+}
+
+// Keeps tells whether a gateway runs that update and does not only try it.
+func (s State) Keeps(m *bundle.Manifest) bool {
+	return s.Version == m.Version && s.Trying != m.Version && (s.SHA256 == "" || s.SHA256 == hex.EncodeToString(m.SHA256[:]))
 }
 
 // Outcome is how a trial ended.

@@ -3,7 +3,6 @@ package rollout
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -217,24 +216,18 @@ func (r *run) plan() (underway, failed, rest []int) {
 			res.Outcome, res.Why = Failed, "it has got the update, and does not answer any more: "+res.Why
 			r.lost = true
 		case away:
-		case st.Version == m.Version && st.Trial:
+		case st.Trying == m.Version:
 			underway = append(underway, i)
-		case r.runs(st) && (!r.Force || before == stateCommitted || before == stateSent):
+		case st.Keeps(r.about.manifest) && (!r.Force || before == stateCommitted || before == stateSent):
 			res.Outcome = Already
 			r.kept++
-		case before == stateFailed:
+		case before == stateFailed, before == stateSent && st.Failed == m.Version:
 			failed = append(failed, i)
 		default:
 			rest = append(rest, i)
 		}
 	}
 	return underway, failed, rest
-}
-
-// runs tells whether a gateway runs what is in the bundle.
-func (r *run) runs(st fleet.State) bool {
-	m := r.about.manifest
-	return st.Version == m.Version && (st.SHA256 == "" || st.SHA256 == hex.EncodeToString(m.SHA256[:]))
 }
 
 // work updates those of todo, width at a time, until so many have kept it or one
@@ -359,12 +352,12 @@ func (r *run) update(ctx context.Context, i int) Result {
 		case err != nil:
 			wait.For(ctx, r.pause)
 			continue
-		case st.Version == version && st.Trial:
+		case st.Trying == version:
 			r.set(i, -1)
 			return r.wait(ctx, g)
-		case try > 1 && r.runs(st):
+		case try > 1 && st.Keeps(r.about.manifest):
 			return Result{Outcome: Committed} // the connection was lost behind the last byte
-		case r.runs(st) && !r.Force:
+		case st.Keeps(r.about.manifest) && !r.Force:
 			return Result{Outcome: Already}
 		}
 		r.note(entry{Gateway: g.Name, State: stateSent})

@@ -56,6 +56,7 @@ type fakeGateway struct {
 	name string
 
 	version, was  string
+	failed        string
 	trial         bool
 	away          bool   // does not answer
 	bad           string // goes back for this reason
@@ -100,7 +101,11 @@ func (g *fakeGateway) State(ctx context.Context) (fleet.State, error) {
 	if g.away {
 		return fleet.State{}, errAway
 	}
-	return fleet.State{Version: g.version, Trial: g.trial, Board: g.board, Kernel: "6.18.1"}, ctx.Err()
+	st := fleet.State{Version: g.version, Failed: g.failed, Board: g.board, Kernel: "6.18.1"}
+	if g.trial {
+		st.Trying = g.version
+	}
+	return st, ctx.Err()
 }
 
 func (g *fakeGateway) Send(ctx context.Context, update io.Reader, size int64) error {
@@ -129,7 +134,7 @@ func (g *fakeGateway) Send(ctx context.Context, update io.Reader, size int64) er
 		return err
 	}
 	g.sent++
-	g.was, g.version, g.trial, g.away = g.version, "2.0", true, g.stays
+	g.was, g.version, g.failed, g.trial, g.away = g.version, "2.0", "", true, g.stays
 	return nil
 }
 
@@ -154,7 +159,7 @@ func (g *fakeGateway) Wait(ctx context.Context, version string) (fleet.Outcome, 
 	}
 	g.f.finished = append(g.f.finished, g.name)
 	if g.trial = false; g.bad != "" {
-		g.version = g.was
+		g.version, g.failed = g.was, g.version
 		return fleet.Outcome{Reason: g.bad}, nil
 	}
 	return fleet.Outcome{Committed: true}, nil
