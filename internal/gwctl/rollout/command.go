@@ -79,7 +79,7 @@ func Command(ctx context.Context, e Env, args []string) error {
 		all = slices.Delete(all, i, i+1)
 	}
 	if p.Journal == "" {
-		if p.Journal, err = JournalDir(); err != nil {
+		if p.Journal, err = fleet.StateDir("updates"); err != nil {
 			return err
 		}
 	}

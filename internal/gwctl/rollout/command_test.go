@@ -9,15 +9,16 @@ import (
 
 	"gwinit/internal/applet"
 	"gwinit/internal/gwctl/fleet"
+	"gwinit/internal/gwctl/fleet/fleettest"
 )
 
 // What a person sees of a rollout that stops, and of the one that goes on.
 func TestCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, all := newFleet(6)
-		f.set("gw003", func(g *fakeGateway) { g.bad = "ssh never answered" })
-		f.set("gw005", func(g *fakeGateway) { g.away = true })
-		file := newBundle(t, "2.0", 1<<20)
+		f, all := fleettest.New(6)
+		f.Set("gw003", func(g *fleettest.Gateway) { g.Bad = "ssh never answered" })
+		f.Set("gw005", func(g *fleettest.Gateway) { g.Away = true })
+		file := fleettest.Bundle(t, "2.0", 1<<20)
 		var out, errs bytes.Buffer
 		e := Env{Gateways: func(bool) []fleet.Gateway { return all }, Plan: Plan{Journal: t.TempDir()}, Out: &out, Err: &errs}
 		run := func(args ...string) error {
@@ -25,7 +26,7 @@ func TestCommand(t *testing.T) {
 			errs.Reset()
 			return Command(t.Context(), e, append(args, file))
 		}
-		if err := run("-n"); !errors.Is(err, applet.Exit(1)) || out.String() != "0 of 6 run the update\n5 would get it: gw000, gw001, gw002, gw003, gw004\n1 not reached: gw005\n  gw005: no route to host\n" || f.sent() != 0 {
+		if err := run("-n"); !errors.Is(err, applet.Exit(1)) || out.String() != "0 of 6 run the update\n5 would get it: gw000, gw001, gw002, gw003, gw004\n1 not reached: gw005\n  gw005: no route to host\n" || f.Sent() != 0 {
 			t.Errorf("%v: %s%s", err, out.String(), errs.String())
 		}
 		if err := run("-canary", "2"); !errors.Is(err, applet.Exit(1)) || out.String() != "3 of 6 run the update\n1 failed: gw003\n1 not reached: gw005\n1 not begun: gw004\n"+

@@ -7,17 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
-	"golang.org/x/crypto/blake2b"
-
-	"gwinit/internal/bundle"
-	"gwinit/internal/minisign"
+	"gwinit/internal/gwctl/filelock"
+	"gwinit/internal/gwctl/update"
 )
 
 // look reads a bundle through, without a key: whether it is whole, and what is in
@@ -28,30 +25,17 @@ func look(path string) (a about, err error) {
 		return a, err
 	}
 	defer f.Close()
-	signed, err := blake2b.New512(nil)
-	if err != nil {
-		return a, err
-	}
 	all := sha256.New()
-	b, err := bundle.Open(io.TeeReader(f, all), signed)
+	m, err := update.Inspect(io.TeeReader(f, all))
 	if err != nil {
 		return a, fmt.Errorf("%s: %w", path, err)
-	}
-	binary := sha256.New()
-	if err := b.Copy(io.Discard, nil, binary); err != nil && !errors.Is(err, minisign.ErrKey) {
-		return a, fmt.Errorf("%s: %w", path, err)
-	}
-	if !bytes.Equal(binary.Sum(nil), b.Manifest.SHA256[:]) {
-		return a, fmt.Errorf("%s: %w: the binary is not the manifest's", path, bundle.ErrFormat)
 	}
 	st, err := f.Stat()
 	if err != nil {
 		return a, err
 	}
-	return about{b.Manifest, st.Size(), sum(all)}, nil
+	return about{m, st.Size(), hex.EncodeToString(all.Sum(nil))}, nil
 }
-
-func sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
 // States of a gateway in the journal.
 const (
@@ -78,20 +62,6 @@ type journal struct {
 	last map[string]entry
 }
 
-// JournalDir is where journals are: $XDG_STATE_HOME/gwctl/updates, else
-// ~/.local/state/gwctl/updates; on Windows in the user's local application data.
-func JournalDir() (string, error) {
-	if dir := os.Getenv("XDG_STATE_HOME"); dir != "" {
-		return filepath.Join(dir, "gwctl", "updates"), nil
-	}
-	if os.PathSeparator == '\\' {
-		dir, err := os.UserCacheDir()
-		return filepath.Join(dir, "gwctl", "updates"), err
-	}
-	dir, err := os.UserHomeDir()
-	return filepath.Join(dir, ".local", "state", "gwctl", "updates"), err
-}
-
 // openJournal opens the one of a bundle, which nobody else may have open. With dry
 // it is only read.
 func openJournal(dir string, a about, dry bool) (*journal, error) {
@@ -113,7 +83,7 @@ func openJournal(dir string, a about, dry bool) (*journal, error) {
 		return nil, err
 	}
 	j.f = f
-	if err := lock(f); err != nil {
+	if err := filelock.Lock(f); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("this update is being rolled out by another gwctl (%s is in use): %w", path, err)
 	}

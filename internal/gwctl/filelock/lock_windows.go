@@ -1,4 +1,4 @@
-package rollout
+package filelock
 
 import (
 	"math"
@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lock takes a file until it is closed, or fails. What is locked is a byte far
+// Lock takes a file until it is closed, or fails. What is locked is a byte far
 // behind its end: a lock of Windows keeps others from reading, too.
-func lock(f *os.File) error {
+func Lock(f *os.File) error {
 	at := windows.Overlapped{Offset: math.MaxUint32, OffsetHigh: math.MaxInt32}
 	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at)
 }
