@@ -32,24 +32,24 @@ const Name = "agent"
 // Usage is what -h prints.
 const Usage = `usage: gwctl [-H HOST,...|-G GROUP,...] agent [OPTIONS]
 have an update server (hawkBit, by its DDI) drive the updates of gateways, until
-ctrl-c (docs/update.md)
+ctrl-c (docs/fleet.md)
 
-  -config FILE        read these options from FILE: lines NAME = VALUE, # comments
+  -config FILE        lines NAME = VALUE with these options, and # comments
   -server URL         of the server: https://HOST[:PORT][/PATH]
   -tenant NAME        there (DEFAULT)
   -token FILE         with the gateway token, which is for all of them
-  -target-tokens FILE lines CONTROLLER TOKEN, for those that have one of their own
-  -prefix TEXT        a gateway's controllerId is this and its name in the hosts file
+  -target-tokens FILE lines CONTROLLER TOKEN, for those with one of their own
+  -prefix TEXT        the controllerId is this and the name in the hosts file
   -ca FILE            certificates (PEM) of who may vouch for the server, in the
                       place of this computer's own
-  -insecure-http      also a server without TLS: everybody between reads the token
+  -insecure-http      also a server without TLS: who is between reads the token
   -max-unavailable N  gateways that are updated at a time (4)
   -state DIR          what has to outlast a restart (~/.local/state/gwctl/agent)
   -cache DIR          downloads (a folder in the state's), each once for all
   -cache-mib N        of them at most (64; 32 at least)
 
 Without -H and -G: every host of the hosts file. It logs in by SSH; keys with a
-passphrase have to be in the agent, and gateways have to be known to this computer.
+passphrase have to be in the SSH agent, and the gateways' own in known_hosts.
 `
 
 // minCache holds any update.

@@ -1,6 +1,6 @@
 // Package ddi is gwctl's subcommand agent: it speaks hawkBit's Direct Device
 // Integration API for gateways, so that an update server drives the updates of
-// package bundle (docs/update.md). Only cmd/gwctl has it.
+// package bundle (docs/fleet.md). Only cmd/gwctl has it.
 //
 // For each gateway it polls as a device of its own would, with jitter, downloads
 // an update once for all of them, and has it sent and tried (package fleet). What

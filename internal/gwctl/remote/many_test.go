@@ -160,23 +160,24 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-// fleet is many gateways on one port: each of 127.x.y.z is one.
-type fleet struct {
+// sshFleet is many gateways on one port: each of 127.x.y.z is one.
+type sshFleet struct {
 	l       net.Listener
 	config  *ssh.ServerConfig
 	kind    func(ip net.IP) string // "", slow, refusing, hanging, mute
+	exec    func(ip net.IP, command string, in io.Reader) string
 	running sync.WaitGroup
 
 	open, most atomic.Int32 // connections
 }
 
-func newFleet(t *testing.T, user ssh.PublicKey, kind func(net.IP) string) *fleet {
+func newFleet(t *testing.T, user ssh.PublicKey, kind func(net.IP) string) *sshFleet {
 	t.Helper()
 	l, err := net.Listen("tcp4", "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{l: l, kind: kind}
+	f := &sshFleet{l: l, kind: kind}
 	host, _ := newKey(t)
 	f.config = &ssh.ServerConfig{PublicKeyCallback: func(m ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 		if kind(m.LocalAddr().(*net.TCPAddr).IP) == "refusing" || !equal(key, user) {
@@ -204,12 +205,13 @@ func newFleet(t *testing.T, user ssh.PublicKey, kind func(net.IP) string) *fleet
 	return f
 }
 
-func (f *fleet) serve(c net.Conn) {
+func (f *sshFleet) serve(c net.Conn) {
 	n := f.open.Add(1)
 	defer f.open.Add(-1)
 	for m := f.most.Load(); n > m && !f.most.CompareAndSwap(m, n); m = f.most.Load() {
 	}
-	kind := f.kind(c.LocalAddr().(*net.TCPAddr).IP)
+	ip := c.LocalAddr().(*net.TCPAddr).IP
+	kind := f.kind(ip)
 	switch kind {
 	case "slow":
 		time.Sleep(100 * time.Millisecond)
@@ -230,6 +232,14 @@ func (f *fleet) serve(c net.Conn) {
 		f.running.Go(func() {
 			defer ch.Close()
 			for r := range reqs {
+				if r.Type == "exec" && f.exec != nil {
+					_ = r.Reply(true, nil)
+					var p struct{ Name string }
+					_ = ssh.Unmarshal(r.Payload, &p)
+					_, _ = io.WriteString(ch, f.exec(ip, p.Name, ch))
+					_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ S uint32 }{0}))
+					return
+				}
 				_ = r.Reply(r.Type == "subsystem", nil)
 				if r.Type != "subsystem" || kind == "mute" { // logs in, and answers nothing
 					continue

@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ import (
 	"gwinit/internal/applet"
 	"gwinit/internal/control/client"
 	"gwinit/internal/gwctl"
+	"gwinit/internal/gwctl/ddi"
 	"gwinit/internal/gwctl/progress"
 )
 
@@ -50,12 +52,14 @@ on gateways elsewhere:
   setup                      bring in the first key, with the code on the serial console
   reboot -w                  come back when the gateway does, and tell its boot mode
   exporter [-listen ADDRESS] serve the figures of many to Prometheus
+  agent -server URL ...      have an update server (hawkBit) drive updates
   install                    the first flash, step by step; a copy of the whole flash
   flash [KIND] FILE          an image through the bootloader; also from today's firmware
-  update FILE|URL            another version of this firmware, over SSH
+  update FILE|URL            another version of this firmware, over SSH; to several
+                             (help rollout) a few at a time, and stops at a bad one
 
-gwctl help TOPIC tells more: hosts, setup, install, flash, update, exporter, radio,
-  metrics, json.
+gwctl help TOPIC tells more: hosts, setup, install, flash, update, rollout, agent,
+  exporter, radio, metrics, json.
 The hosts file is ~/.config/gwctl/hosts: NAME [USER@]HOST[:PORT] [GROUP ...] a line.
 `
 
@@ -82,7 +86,7 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 			_, err := io.WriteString(std.Out, text)
 			return err
 		}
-		if name == exporterName && r.hosts == "" && r.group == "" {
+		if (name == exporterName || name == ddi.Name) && r.hosts == "" && r.group == "" {
 			r.group = allGroup
 		}
 		if own := map[string]func(context.Context, []target, []string) error{flashName: r.flash, installName: r.install}[name]; own != nil && r.hosts == "" && r.group == "" {
@@ -113,6 +117,13 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 			return r.flash(ctx, targets, rest)
 		case installName:
 			return r.install(ctx, targets, rest)
+		case ddi.Name:
+			return r.agent(ctx, targets, rest)
+		}
+		if rollsOut(targets, rest) {
+			ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+			defer stop()
+			return r.rollout(ctx, targets, rest)
 		}
 		if len(targets) == 1 {
 			return r.one(ctx, std, targets[0], rest)

@@ -1,8 +1,10 @@
 package remote
 
 import (
+	"gwinit/internal/gwctl/ddi"
 	"gwinit/internal/gwctl/flash"
 	"gwinit/internal/gwctl/install"
+	"gwinit/internal/gwctl/rollout"
 )
 
 // topics are what gwctl help tells beside commands, on a workstation only.
@@ -10,7 +12,9 @@ var topics = map[string]string{
 	exporterName: exporterUsage,
 	flashName:    flash.Usage,
 	installName:  install.Usage,
-	updateName:   updateUsage,
+	updateName:   updateUsage + "\n" + rollout.Usage,
+	"rollout":    rollout.Usage,
+	ddi.Name:     ddi.Usage,
 	"hosts": `Gateways, and how to name them
 
 gwctl discover                      who is on this network
@@ -82,7 +86,7 @@ doctor: 1 warnings, 2 faults.
 }
 
 // topicOfOwn are the commands that only this package has.
-var topicOfOwn = map[string]bool{exporterName: true, flashName: true, installName: true, updateName: true}
+var topicOfOwn = map[string]bool{exporterName: true, flashName: true, installName: true, updateName: true, ddi.Name: true}
 
 // topic is the text that `help TOPIC`, or -h of what is only here, asks for, or "".
 func topic(args []string) string {

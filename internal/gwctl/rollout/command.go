@@ -7,17 +7,19 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 
 	"gwinit/internal/applet"
 	"gwinit/internal/gwctl/fleet"
+	"gwinit/internal/gwctl/update"
 	"gwinit/internal/gwctl/words"
 )
 
 // Usage is what -h prints.
-const Usage = `usage: gwctl -G GROUP,...|-H HOST,... update [OPTIONS] FILE
+const Usage = `usage: gwctl -G GROUP,...|-H HOST,... update [OPTIONS] FILE|URL
 bring an update to several gateways, and stop at the first that does not keep it
 
   -max-unavailable N  so many at a time (1). Each is away for a minute or two,
@@ -66,7 +68,23 @@ func Command(ctx context.Context, e Env, args []string) error {
 	case p.MaxUnavailable < 1 || p.Canaries < 0:
 		return applet.Usagef("-max-unavailable is 1 at least, -canary 0")
 	}
-	p.File = files[0]
+	if p.File = files[0]; strings.HasPrefix(p.File, "http://") || strings.HasPrefix(p.File, "https://") {
+		b, _, err := update.Load(ctx, p.File)
+		if err != nil {
+			return err
+		}
+		// It is read for each gateway; the journal knows it by its hash.
+		f, err := os.CreateTemp("", "gwctl-update-*")
+		if err != nil {
+			return err
+		}
+		defer os.Remove(f.Name())
+		_, err = f.Write(b)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		p.File = f.Name()
+	}
 	all := e.Gateways(p.Force)
 	for name := range strings.SplitSeq(except, ",") {
 		if name = strings.TrimSpace(name); name == "" {

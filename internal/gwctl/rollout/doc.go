@@ -1,5 +1,5 @@
 // Package rollout brings one update to many gateways from a workstation (gwctl
-// update with several hosts, docs/update.md): a few at a time, the canaries
+// update with several hosts, docs/fleet.md): a few at a time, the canaries
 // first, and to no other as soon as one of them does not keep it.
 //
 // What was begun is written down in a journal, so that an interrupted rollout
