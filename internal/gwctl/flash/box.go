@@ -18,6 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"gwinit/board/rtl8196e"
+	"gwinit/internal/gwctl/bounded"
 	"gwinit/internal/gwctl/image"
 	"gwinit/internal/mtdimage/jffs2"
 )
@@ -202,7 +203,7 @@ const (
 // Settings returns an archive (tar) of the settings and keys on a gateway; none is
 // there if the gateway has none.
 func Settings(ctx context.Context, box Box) ([]byte, error) {
-	out := limited{max: maxArchive}
+	out := bounded.Buffer{Max: maxArchive, Strict: true}
 	err := box.Run(ctx, `cd /userdata && set --; for d in etc ssh thread; do [ ! -d $d ] || set -- "$@" $d; done; [ $# = 0 ] || tar cf - "$@"`, nil, &out)
 	if err == nil {
 		_, err = readSettings(out.Bytes())
@@ -211,18 +212,6 @@ func Settings(ctx context.Context, box Box) ([]byte, error) {
 		return nil, fmt.Errorf("settings of the gateway: %w", err)
 	}
 	return out.Bytes(), nil
-}
-
-type limited struct {
-	bytes.Buffer
-	max int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	if l.Len()+len(p) > l.max {
-		return 0, fmt.Errorf("more than %d MiB", l.max>>20)
-	}
-	return l.Buffer.Write(p)
 }
 
 // dropped are files of etc that a firmware brings itself, or that are of the moment.

@@ -26,6 +26,7 @@ import (
 	"go.bug.st/serial"
 
 	"gwinit/internal/applet"
+	"gwinit/internal/gwctl/bounded"
 	"gwinit/internal/gwctl/flash"
 	"gwinit/internal/gwctl/image"
 	"gwinit/internal/gwctl/words"
@@ -247,12 +248,12 @@ func (r *run) bySSH(ctx context.Context) ([]byte, error) {
 	}
 	defer box.Close()
 	read := func(n int, size uint32) ([]byte, error) {
-		out := &upTo{left: int(size)}
+		out := &bounded.Buffer{Max: int(size), Strict: true}
 		if err := box.Run(ctx, fmt.Sprintf("cat /dev/mtd%d", n), nil, out); err != nil {
 			return nil, fmt.Errorf("mtd%d of the gateway: %w", n, err)
 		}
-		if out.left != 0 {
-			return nil, fmt.Errorf("mtd%d of the gateway has %d bytes and not %d: another layout; use -serial", n, int(size)-out.left, size)
+		if out.Len() != int(size) {
+			return nil, fmt.Errorf("mtd%d of the gateway has %d bytes and not %d: another layout; use -serial", n, out.Len(), size)
 		}
 		return out.Bytes(), nil
 	}
@@ -279,20 +280,6 @@ func (r *run) bySSH(ctx context.Context) ([]byte, error) {
 		whole = append(whole, b...)
 	}
 	return whole, nil
-}
-
-// upTo takes so many bytes and no more.
-type upTo struct {
-	bytes.Buffer
-	left int
-}
-
-func (u *upTo) Write(p []byte) (int, error) {
-	if len(p) > u.left {
-		return 0, errors.New("more bytes than the partition has")
-	}
-	u.left -= len(p)
-	return u.Buffer.Write(p)
 }
 
 // loaderConsole is a loader at its prompt, and a TFTP client for it.

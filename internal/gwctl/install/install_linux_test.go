@@ -343,7 +343,8 @@ func (f *fakeBox) Run(_ context.Context, command string, _ io.Reader, out io.Wri
 			if f.reads++; f.flips && f.reads == 2 {
 				b[5] ^= 1
 			}
-			_, err := out.Write(b)
+			// As a session of SSH does.
+			_, err := io.Copy(out, struct{ io.Reader }{bytes.NewReader(b)})
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"gwinit/internal/applet"
 	"gwinit/internal/control/wire"
 	"gwinit/internal/gwctl"
+	"gwinit/internal/gwctl/bounded"
 )
 
 const (
@@ -38,7 +39,7 @@ var errLate = errors.New("it took too long")
 
 // outcome is what came of one of several gateways.
 type outcome struct {
-	out, errs capped
+	out, errs bounded.Buffer
 	err       error
 }
 
@@ -163,7 +164,7 @@ func (r *runner) askAll(ctx context.Context, targets []target, args []string) *a
 
 // askOne carries args out on one, within its time.
 func (r *runner) askOne(ctx context.Context, t target, args []string, keep int) *outcome {
-	o := &outcome{out: capped{most: keep}, errs: capped{most: keep}}
+	o := &outcome{out: bounded.Buffer{Max: keep}, errs: bounded.Buffer{Max: keep}}
 	each := r.each
 	if each == 0 {
 		each = eachTime
@@ -341,8 +342,8 @@ func (r *runner) show(t target, o *outcome, width int, asJSON bool) error {
 	if err := write(r.std.Out, said); err != nil {
 		return err
 	}
-	if o.out.cut || o.errs.cut {
-		why = strings.TrimPrefix(why+"; ", "; ") + fmt.Sprintf("it said more than %d KiB, the rest was left out", o.out.most>>10)
+	if o.out.Cut || o.errs.Cut {
+		why = strings.TrimPrefix(why+"; ", "; ") + fmt.Sprintf("it said more than %d KiB, the rest was left out", o.out.Max>>10)
 	}
 	if err := write(r.std.Err, o.errs.Bytes()); err != nil || why == "" {
 		return err
@@ -367,21 +368,4 @@ func (r rawLines) MarshalJSON() ([]byte, error) {
 		return r, nil
 	}
 	return append(append([]byte("["), bytes.Join(lines, []byte(","))...), ']'), nil
-}
-
-// capped keeps the first bytes, most of them at most.
-type capped struct {
-	bytes.Buffer
-	most int
-	cut  bool
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	room := c.most - c.Len()
-	if len(p) > room {
-		c.cut = true
-		c.Buffer.Write(p[:room])
-		return len(p), nil
-	}
-	return c.Buffer.Write(p)
 }
