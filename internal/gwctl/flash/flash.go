@@ -70,7 +70,7 @@ type Env struct {
 // Waits bound the steps. Zero is the default.
 type Waits struct {
 	Loader   time.Duration // reboot until the loader answers: 90 s (ours takes up to 15 s to stop)
-	Firewall time.Duration // of silence of a loader that is there: 20 s
+	Firewall time.Duration // of silence of a loader that is there: 40 s (after a transfer that broke off it answers nothing for 20 s)
 	Verdict  time.Duration // by size: 60 s, and 17 s a MiB (61 s for 16 MiB were measured)
 	Back     time.Duration // reset until the gateway lets log in: 6 min (a first boot makes keys and mounts a full flash)
 	Every    time.Duration // between two tries to log in: 3 s
@@ -78,7 +78,7 @@ type Waits struct {
 
 func (w Waits) or(size int) Waits {
 	return Waits{
-		cmp.Or(w.Loader, 90*time.Second), cmp.Or(w.Firewall, 20*time.Second),
+		cmp.Or(w.Loader, 90*time.Second), cmp.Or(w.Firewall, 40*time.Second),
 		cmp.Or(w.Verdict, 60*time.Second+17*time.Second*time.Duration(size>>20)),
 		cmp.Or(w.Back, 6*time.Minute), cmp.Or(w.Every, 3*time.Second),
 	}

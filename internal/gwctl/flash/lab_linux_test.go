@@ -176,7 +176,7 @@ func (l login) Run(ctx context.Context, command string, in io.Reader, out io.Wri
 		return err
 	}
 	defer s.Close()
-	defer context.AfterFunc(ctx, func() { s.Close() })()
+	defer context.AfterFunc(ctx, func() { l.Close() })() // one that was reset answers nothing
 	s.Stdin, s.Stdout = in, out
 	return s.Run(command)
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
@@ -79,20 +82,34 @@ func (b flashBox) Addr() netip.Addr {
 	return a.Addr().Unmap()
 }
 
+// closeWithin is how long a gateway may take to agree that a command is over.
+const closeWithin = 2 * time.Second
+
+// Run implements flash.Box. It returns soon after ctx has ended, whatever the gateway
+// does by then: one that was reset says nothing any more, and the connection ends.
 func (b flashBox) Run(ctx context.Context, command string, in io.Reader, out io.Writer) error {
+	var session atomic.Pointer[ssh.Session]
+	over := make(chan struct{})
+	defer close(over)
+	defer context.AfterFunc(ctx, func() {
+		if s := session.Load(); s != nil {
+			go s.Close() // which may wait for room, too
+		}
+		select {
+		case <-over:
+		case <-time.After(closeWithin):
+			b.c.Close()
+		}
+	})()
 	s, err := b.c.NewSession()
 	if err != nil {
-		return err
+		return cmp.Or(ctx.Err(), err)
 	}
 	defer s.Close()
-	stop := context.AfterFunc(ctx, func() { s.Close() })
-	defer stop()
+	session.Store(s)
 	s.Stdin, s.Stdout = in, out
 	if err := s.Run(command); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return err
+		return cmp.Or(ctx.Err(), err)
 	}
 	return nil
 }
