@@ -250,8 +250,10 @@ func TestHelpOnTheBox(t *testing.T) {
 			t.Errorf("%v: %q", args, got)
 		}
 	}
-	if got := run("-h"); !strings.Contains(got, "\n  factory-reset [-y] ") {
-		t.Errorf("-h: %s", got)
+	for _, arg := range []string{"-h", "help"} {
+		if got := run(arg); !strings.Contains(got, "\n  factory-reset [-y] ") || !strings.Contains(got, "\n  flash [KIND] FILE ") {
+			t.Errorf("%s: %s", arg, got)
+		}
 	}
 	w := newWorkstation(t)
 	w.r.known.accept = true

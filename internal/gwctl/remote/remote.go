@@ -69,6 +69,7 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 	a := gwctl.Command(version, client.Dial, local...)
 	here := a.Run
 	a.Usage += usageOnTheBox() + usage
+	usageHere := a.Usage
 	a.Run = func(ctx context.Context, std applet.IO, args []string) error {
 		r := &runner{version: version, local: local, std: std, ask: terminal(std)}
 		rest, err := r.options(args)
@@ -93,6 +94,10 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 			return own(ctx, nil, rest)
 		}
 		if r.hosts == "" && r.group == "" {
+			if slices.Equal(rest, []string{"help"}) { // this table, and not the box's alone
+				_, err := fmt.Fprintln(std.Out, strings.TrimSpace(usageHere))
+				return err
+			}
 			if text := helpOnTheBox(rest); text != "" {
 				_, err := io.WriteString(std.Out, text)
 				return err
