@@ -144,7 +144,7 @@ test: ## everything, in its short form
 soak: image ## the long form: power cuts, kills with their back-off, load
 	@test/deps/deps.sh image kernel qemu e2e
 	GW_SOAK=1 go test -count=1 -timeout 1h -v -run '^(TestFullRate|TestStorm)$$' ./services/bridge
-	GW_SOAK=1 go test -tags e2e -count=1 -timeout 4h -v -run '$(or $(RUN),.)' ./test/e2e
+	GW_SOAK=1 go test -tags e2e -count=1 -timeout 4h -v -run '$(or $(RUN),.)' ./test/e2e/...
 
 .PHONY: bench bench-boot bench-bridge bench-manage bench-qdisc bench-toolchain
 bench: bench-boot bench-bridge bench-toolchain ## every benchmark; results in build/bench

@@ -55,6 +55,6 @@ step 'the emulated board itself'
 go test -timeout 30m ./test/board
 
 step 'end to end, on emulated boards'
-go test -tags e2e -count=1 -timeout 50m ./test/e2e
+go test -tags e2e -count=1 -timeout 50m ./test/e2e/...
 
 step 'done'

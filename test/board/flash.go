@@ -31,6 +31,15 @@ var bootWord = []byte{0x0b, 0xf0, 0x00, 0x04}
 // of an earlier run is left alone.
 func writeFlash(cfg Config) error {
 	nor := filepath.Join(cfg.Dir, norFile)
+	if cfg.Flash != nil {
+		if len(cfg.Flash) != mtdimage.FlashSize {
+			return fmt.Errorf("%d bytes, a gateway has %d", len(cfg.Flash), mtdimage.FlashSize)
+		}
+		if err := os.WriteFile(nor, cfg.Flash[:norSize], 0o644); err != nil {
+			return err
+		}
+		return writeRAM(cfg, cfg.Flash[norSize:])
+	}
 	if _, err := os.Stat(nor); err != nil || !cfg.Keep || cfg.Rootfs != "" {
 		rootfs, err := payload(cfg.Rootfs, norSize-rootfsOffset)
 		if err != nil {
@@ -44,9 +53,7 @@ func writeFlash(cfg Config) error {
 		}
 	}
 
-	ram := filepath.Join(cfg.Dir, ramFile)
-	size := int64(cfg.RAMMiB)<<20 + flashRAM
-	if st, err := os.Stat(ram); err == nil && cfg.Keep && st.Size() == size {
+	if st, err := os.Stat(filepath.Join(cfg.Dir, ramFile)); err == nil && cfg.Keep && st.Size() == ramBytes(cfg) {
 		return nil
 	}
 	userdata, err := payload(cfg.Userdata, userdataSize)
@@ -55,12 +62,20 @@ func writeFlash(cfg Config) error {
 	}
 	b := erased(userdataSize)
 	copy(b, userdata)
-	f, err := os.OpenFile(ram, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	return writeRAM(cfg, b)
+}
+
+// ramBytes is the size of the file of RAM and jffs2-fs.
+func ramBytes(cfg Config) int64 { return int64(cfg.RAMMiB)<<20 + flashRAM }
+
+// writeRAM makes that file with b in jffs2-fs.
+func writeRAM(cfg Config, b []byte) error {
+	f, err := os.OpenFile(filepath.Join(cfg.Dir, ramFile), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := f.Truncate(size); err != nil {
+	if err := f.Truncate(ramBytes(cfg)); err != nil {
 		return err
 	}
 	if _, err := f.WriteAt(b, int64(cfg.RAMMiB)<<20); err != nil {
@@ -121,5 +136,19 @@ func readFlash(dir string, ramMiB int, w io.Writer) error {
 	}
 	defer f.Close()
 	_, err = io.Copy(w, io.NewSectionReader(f, int64(ramMiB)<<20, userdataSize))
+	return err
+}
+
+// readNOR returns what the NOR chip holds.
+func readNOR(dir string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, norFile)) }
+
+// readRAM copies what is at an address of RAM to b.
+func readRAM(dir string, addr int64, b []byte) error {
+	f, err := os.Open(filepath.Join(dir, ramFile))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.ReadAt(b, addr)
 	return err
 }

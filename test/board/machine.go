@@ -2,7 +2,9 @@ package board
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -27,11 +29,14 @@ const (
 	SSHPort    = 22
 )
 
-// Config is one machine. Rootfs and Dir must be given.
+// Config is one machine. Dir must be given, and Rootfs or Flash.
 type Config struct {
 	Kernel   string // vmlinux; "" is KernelFull
 	Rootfs   string // squashfs with the loader's header or without
 	Userdata string // JFFS2 likewise, or any bytes; "" is erased flash
+	// Flash is all 16 MiB, in place of Rootfs and Userdata. The kernel in it is not
+	// the one that runs.
+	Flash []byte
 	// Dir is where the flash files are. Keep leaves jffs2-fs as an earlier
 	// machine in Dir left it; without Rootfs the rootfs too.
 	Dir  string
@@ -500,4 +505,23 @@ func (m *Machine) Close() error {
 // ReadUserdata copies what is in the jffs2-fs partition to w.
 func (m *Machine) ReadUserdata(w io.Writer) error {
 	return readFlash(m.cfg.Dir, m.cfg.RAMMiB, w)
+}
+
+// ReadFlash returns the 16 MiB of flash.
+func (m *Machine) ReadFlash() ([]byte, error) {
+	b, err := readNOR(m.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	out := bytes.NewBuffer(b)
+	err = m.ReadUserdata(out)
+	return out.Bytes(), err
+}
+
+// Word returns the word at a physical address of the RAM, also of a machine that has
+// gone off: RAM is lost when it is switched on.
+func (m *Machine) Word(addr uint32) (uint32, error) {
+	b := make([]byte, 4)
+	err := readRAM(m.cfg.Dir, int64(addr), b)
+	return binary.BigEndian.Uint32(b), err
 }

@@ -3,6 +3,7 @@
 package loader
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,10 +14,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +34,7 @@ import (
 const (
 	GatewayAddr = "192.168.88.88"
 	HostAddr    = "192.168.88.10"
+	Switch      = "gwbr" // the bridge device
 )
 
 // Gateway is a gateway that can be switched on: its loader, and behind it a
@@ -48,10 +52,16 @@ type Gateway struct {
 	// Ignores the hold word: a loader that is older, or lost its RAM.
 	Forgets bool
 	Root    string // of the stand-in
+	// Ours, if it is given, runs this firmware where that is in the flash, in place
+	// of the stand-in: an emulated board on a tap device of this namespace that it
+	// joins to Switch. It returns at the board's reset with what the flash holds by
+	// then and a reader of the RAM's words.
+	Ours func(ctx context.Context, flash []byte) (after []byte, word func(addr uint32) uint32, err error)
 
 	t       testing.TB
 	peer    *netlab.Peer
 	taps    int
+	changed bool // the stand-in's files are newer than the flash's
 	off     context.CancelFunc
 	done    chan struct{}
 	mu      sync.Mutex // guards the rest
@@ -66,11 +76,11 @@ func NewGateway(t testing.TB, flash []byte, files map[string]string) *Gateway {
 	t.Helper()
 	g := &Gateway{Flash: flash, t: t, Root: t.TempDir()}
 	g.peer = netlab.Cable(t, "gwport", "eth0")
-	netlab.Run(t, "ip", "link", "add", "gwbr", "type", "bridge")
-	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", "gwbr").Run() })
-	netlab.Run(t, "ip", "addr", "add", HostAddr+"/24", "dev", "gwbr")
-	netlab.Run(t, "ip", "link", "set", "gwbr", "up")
-	netlab.Run(t, "ip", "link", "set", "gwport", "master", "gwbr", "up")
+	netlab.Run(t, "ip", "link", "add", Switch, "type", "bridge")
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", Switch).Run() })
+	netlab.Run(t, "ip", "addr", "add", HostAddr+"/24", "dev", Switch)
+	netlab.Run(t, "ip", "link", "set", Switch, "up")
+	netlab.Run(t, "ip", "link", "set", "gwport", "master", Switch, "up")
 	g.peer.Run("ip", "addr", "add", GatewayAddr+"/24", "dev", "eth0")
 	g.root()
 	g.userdata(files)
@@ -181,6 +191,7 @@ func (g *Gateway) On() {
 	g.off, g.done = cancel, make(chan struct{})
 	go func() {
 		defer close(g.done)
+		runtime.LockOSThread() // Pdeathsig is about the thread that started a process
 		for ctx.Err() == nil && g.boot(ctx) {
 		}
 	}()
@@ -268,7 +279,7 @@ func (g *Gateway) inLoader(ctx context.Context, addr netip.Addr) bool {
 		g.loader = l
 		g.mu.Unlock()
 		defer l.Close()
-		out, e := exec.Command("ip", "link", "set", tap, "master", "gwbr", "up").CombinedOutput()
+		out, e := exec.Command("ip", "link", "set", tap, "master", Switch, "up").CombinedOutput()
 		if err = e; err != nil {
 			err = fmt.Errorf("%w: %s", e, out)
 		}
@@ -301,7 +312,12 @@ func (g *Gateway) linux(ctx context.Context) bool {
 		<-ctx.Done()
 		return false
 	}
+	if _, err := s.ReadFile("etc/gw-release"); err == nil && g.Ours != nil {
+		g.booted("ours")
+		return g.ours(ctx)
+	}
 	g.booted("linux")
+	g.changed = true
 	for _, name := range []string{"etc/gw-release", "etc/inittab"} {
 		_ = os.Remove(filepath.Join(g.Root, name))
 		if b, err := s.ReadFile(name); err == nil {
@@ -327,8 +343,9 @@ func (g *Gateway) linux(ctx context.Context) bool {
 	ended, stop := context.WithCancel(ctx)
 	defer stop()
 	// A process namespace, so that all of it ends at once, as at a power cut.
-	cmd := exec.CommandContext(ended, "nsenter", "-t", g.peer.PID(), "-n", "--", "unshare", "-p", "-f", "--kill-child", "/usr/sbin/chroot", g.Root,
+	cmd := exec.CommandContext(ended, "nsenter", "-t", g.peer.PID(), "-n", "--", "/usr/sbin/chroot", g.Root,
 		"/usr/sbin/dropbear", "-F", "-E", "-s", "-p", "22", "-r", "/userdata/etc/dropbear/dropbear_ed25519_host_key")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -351,6 +368,50 @@ func (g *Gateway) linux(ctx context.Context) bool {
 	_ = cmd.Wait()
 	g.t.Logf("the gateway's dropbear: %s", said.String())
 	return ctx.Err() == nil
+}
+
+// ours runs Ours, on the files that the stand-in has left.
+func (g *Gateway) ours(ctx context.Context) bool {
+	if g.changed {
+		if err := g.toFlash(); err != nil {
+			g.t.Errorf("userdata: %v", err)
+			return false
+		}
+		g.changed = false
+	}
+	after, word, err := g.Ours(ctx, g.Flash)
+	if err != nil {
+		if ctx.Err() == nil {
+			g.t.Errorf("the emulated board: %v", err)
+		}
+		return false
+	}
+	copy(g.Flash, after)
+	g.userdata(nil)
+	for addr := uint32(0x01FFEFF4); addr <= 0x01FFEFFC; addr += 4 {
+		g.write(fmt.Sprintf("dram/0x%08X", addr), fmt.Sprintf("0x%08X\n", word(addr)), 0o644)
+	}
+	return true
+}
+
+// toFlash makes the flash's JFFS2 anew of the stand-in's files.
+func (g *Gateway) toFlash() error {
+	var all []jffs2.File
+	names := g.Files()
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		st, err := os.Stat(filepath.Join(g.Root, "userdata", name))
+		if err != nil {
+			return err
+		}
+		all = append(all, jffs2.File{Name: name, Mode: 0o100000 | uint32(st.Mode().Perm()), Data: []byte(names[name])})
+	}
+	area := bytes.Repeat([]byte{0xFF}, 0xC00000-2)
+	copy(area, "\x19\x85\x20\x03\x00\x00\x00\x0c\xf0\x60\xdc\x98") // a clean marker
+	if err := jffs2.Add(area, all, 0); err != nil {
+		return err
+	}
+	copy(g.Flash[0x400000:], area)
+	return nil
 }
 
 // Files are what is in its /userdata, by name.
