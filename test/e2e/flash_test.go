@@ -109,14 +109,8 @@ type sshLogin struct{ *ssh.Client }
 
 func (l sshLogin) Addr() netip.Addr { return netip.MustParseAddrPort(l.RemoteAddr().String()).Addr() }
 
-func (l sshLogin) Run(_ context.Context, command string, in io.Reader, out io.Writer) error {
-	s, err := l.NewSession()
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	s.Stdin, s.Stdout = in, out
-	return s.Run(command)
+func (l sshLogin) Run(ctx context.Context, command string, in io.Reader, out io.Writer) error {
+	return flash.RunCommand(ctx, l.Client, command, in, out)
 }
 
 // login waits until the gateway lets in.

@@ -171,14 +171,7 @@ func (l login) Addr() netip.Addr {
 }
 
 func (l login) Run(ctx context.Context, command string, in io.Reader, out io.Writer) error {
-	s, err := l.NewSession()
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	defer context.AfterFunc(ctx, func() { l.Close() })() // one that was reset answers nothing
-	s.Stdin, s.Stdout = in, out
-	return s.Run(command)
+	return flash.RunCommand(ctx, l.Client, command, in, out)
 }
 
 func (l *lab) dial(ctx context.Context) (flash.Box, error) {

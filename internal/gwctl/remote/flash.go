@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,8 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
@@ -82,36 +79,8 @@ func (b flashBox) Addr() netip.Addr {
 	return a.Addr().Unmap()
 }
 
-// closeWithin is how long a gateway may take to agree that a command is over.
-const closeWithin = 2 * time.Second
-
-// Run implements flash.Box. It returns soon after ctx has ended, whatever the gateway
-// does by then: one that was reset says nothing any more, and the connection ends.
 func (b flashBox) Run(ctx context.Context, command string, in io.Reader, out io.Writer) error {
-	var session atomic.Pointer[ssh.Session]
-	over := make(chan struct{})
-	defer close(over)
-	defer context.AfterFunc(ctx, func() {
-		if s := session.Load(); s != nil {
-			go s.Close() // which may wait for room, too
-		}
-		select {
-		case <-over:
-		case <-time.After(closeWithin):
-			b.c.Close()
-		}
-	})()
-	s, err := b.c.NewSession()
-	if err != nil {
-		return cmp.Or(ctx.Err(), err)
-	}
-	defer s.Close()
-	session.Store(s)
-	s.Stdin, s.Stdout = in, out
-	if err := s.Run(command); err != nil {
-		return cmp.Or(ctx.Err(), err)
-	}
-	return nil
+	return flash.RunCommand(ctx, b.c.Client, command, in, out)
 }
 
 // publicKeys are this computer's, as lines of authorized_keys: the agent's, and
