@@ -23,6 +23,13 @@ const (
 	// acceptBatch bounds how many newcomers are taken before the data path
 	// has its turn again.
 	acceptBatch = 8
+	// While there is a client, newcomers are taken one each crowdEvery, and
+	// crowdAtOnce without waiting before that: each costs the data path's thread
+	// some system calls, so that a flood of them would be the client's. The others
+	// wait in the kernel, backlog of them, and others have no answer, by which they
+	// come less often, too.
+	crowdEvery  = 100 * time.Millisecond
+	crowdAtOnce = 32
 	// sentPoll is how often it is looked at whether the UART has sent
 	// everything, when the bridge or its client ends.
 	sentPoll = 10 * time.Millisecond
@@ -37,6 +44,9 @@ func (l *loop) accept() {
 		batch = backlog // of those that came before, the newest is to be found
 	}
 	for range batch {
+		if l.crowded(l.now()) {
+			return
+		}
 		fd, sa, err := unix.Accept4(l.b.listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		if err != nil {
 			switch {
@@ -48,6 +58,7 @@ func (l *loop) accept() {
 			return // also one that was gone before it was taken
 		}
 		l.n.connects++
+		l.crowd += crowdEvery
 		p := l.slot()
 		*p = newcomer{fd: fd, peer: addrPort(sa), nth: l.n.connects, since: l.now()}
 		l.judge(p, p.since)
@@ -61,6 +72,22 @@ func (l *loop) accept() {
 			l.refuse(p, "it ended before it could be served")
 		}
 	}
+}
+
+// crowded tells whether the client is to be spared another newcomer for now, and
+// sees that they are taken later.
+func (l *loop) crowded(now time.Duration) bool {
+	l.crowd = max(l.crowd, now)
+	soon := l.crowd - crowdAtOnce*crowdEvery
+	if l.client.fd < 0 {
+		l.crowd = min(l.crowd, now+crowdAtOnce*crowdEvery) // nobody has to be spared
+		return false
+	}
+	if soon < now {
+		return false
+	}
+	l.acceptAt = max(l.acceptAt, soon+1)
+	return true
 }
 
 // slot returns a free pending slot. When all are taken the oldest newcomer

@@ -99,6 +99,7 @@ type loop struct {
 	stranger   string        // who that was, and why
 
 	acceptAt   time.Duration // accept again then; 0: accept
+	crowd      time.Duration // when the newcomers that came have had their crowdEvery each
 	queued     bool          // the backlog may hold who came before the UART was open
 	stopping   bool
 	stopBy     time.Duration

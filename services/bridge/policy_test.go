@@ -575,3 +575,56 @@ func TestSessionLines(t *testing.T) {
 		t.Errorf("%d lines after an hour, the first %q", len(said), said[0])
 	}
 }
+
+// A crowd of newcomers is taken slowly while there is a client, which is not to pay
+// for them, and at once while there is none. Nobody is left out.
+func TestCrowd(t *testing.T) {
+	const crowd = crowdAtOnce + 24
+	for _, busy := range []bool{true, false} {
+		t.Run("busy "+strconv.FormatBool(busy), func(t *testing.T) {
+			g := start(t, func(g *gateway, o *Options) { g.sshService(o) }).open()
+			before := uint64(0)
+			if busy {
+				x := g.client()
+				defer g.active(x)
+				before = g.status().Connects
+			}
+			began := time.Now()
+			for range crowd {
+				write(t, g.dial(), []byte("SSH-2.0-x\r\n"))
+			}
+			g.until("all of them", func() bool { return g.status().Connects == before+crowd })
+			took := time.Since(began)
+			// Those behind the first have waited for their turn.
+			if least := (crowd - crowdAtOnce - 2) * crowdEvery; busy && took < least {
+				t.Errorf("%d were taken within %v, want %v or more", crowd, took, least)
+			}
+			if !busy && g.status().Client != nil {
+				t.Error("one of them became the client")
+			}
+		})
+	}
+	// What is found by a loop of its own, with the clock as an argument.
+	l := &loop{}
+	l.client.fd = -1
+	for range 1000 {
+		if l.crowded(time.Second) || l.acceptAt != 0 {
+			t.Fatal("somebody waits although there is no client")
+		}
+		l.crowd += crowdEvery
+	}
+	l.crowd, l.client.fd = 0, 3
+	taken := 0
+	for now := time.Duration(0); now < 10*time.Second; now += time.Millisecond {
+		for !l.crowded(now) {
+			l.crowd += crowdEvery
+			taken++
+		}
+		if wait := l.acceptAt - now; wait <= 0 || wait > crowdEvery+1 {
+			t.Fatalf("at %v it is to wait for %v", now, wait)
+		}
+	}
+	if want := crowdAtOnce + int(10*time.Second/crowdEvery); taken < want-2 || taken > want+1 {
+		t.Errorf("%d were taken in 10 s, want %d", taken, want)
+	}
+}
