@@ -260,12 +260,16 @@ func TestWriteRefuses(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	root = fill(t, map[string]string{"etc/x": "x"})
-	if err := os.Symlink("/etc/shadow", filepath.Join(root, "userdata/etc/y")); err != nil {
+	if err := os.Symlink("/etc/passwd", filepath.Join(root, "userdata/etc/y")); err != nil {
 		t.Fatal(err)
 	}
 	names, others, err := Write(io.Discard, root, about, sha256.New)
 	if err != nil || !slices.Equal(names, []string{"etc/x"}) || !slices.Equal(others, []string{"etc/y"}) {
 		t.Errorf("%q, %q, %v", names, others, err)
+	}
+	// Nor does one that comes into the place of a file while it is written.
+	if data, _, err := read(filepath.Join(root, "userdata/etc/y")); err == nil {
+		t.Errorf("behind a link: %q", data)
 	}
 	if _, _, err := Write(&full{100}, root, about, sha256.New); !errors.Is(err, errFull) {
 		t.Errorf("no room: %v", err)

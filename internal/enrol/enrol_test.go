@@ -114,6 +114,9 @@ func TestAdd(t *testing.T) {
 	if !Needed(root) {
 		t.Error("a comment is no key")
 	}
+	if err := Try(root, code); !errors.Is(err, ErrClosed) {
+		t.Errorf("the code of this boot comes back when the key is gone: %v", err)
+	}
 	if err := Add(root, "ssh-ed25519 AAAA two\n"); err != nil {
 		t.Fatal(err)
 	}

@@ -158,7 +158,9 @@ func TestPowerCuts(t *testing.T) {
 			}
 			return
 		}
-		Carry(root)
+		if text := Carry(root); strings.Contains(text, "NOT DONE") {
+			t.Errorf("cut before step %d: %s", n, text)
+		}
 		if got := tree(t, root); !same(got, after) {
 			t.Errorf("cut before step %d:\n%q\nwant\n%q", n, got, after)
 		}

@@ -49,6 +49,7 @@ func TestForward(t *testing.T) {
 		{"permitted", `permitopen="127.0.0.1:` + port + `" `, at, ""},
 		{"any port", `permitopen="127.0.0.1:*" `, at, ""},
 		{"another port", `permitopen="127.0.0.1:1" `, at, "does not permit it"},
+		{"a higher port", `permitopen="127.0.0.1:65535" `, at, "does not permit it"},
 		{"forbidden", "no-port-forwarding ", at, "does not permit it"},
 		{"restricted", "restrict ", at, "does not permit it"},
 		{"restricted but for this", "restrict,port-forwarding ", at, ""},
