@@ -222,14 +222,24 @@ var besides = []struct {
 	{"a flood of SSH", func(ctx context.Context, g *guest, _ ssh.Signer) error { return g.flooded(ctx) }},
 }
 
-// repeat does something at once and then every so often, until ctx ends.
+// repeat does something at once and then every so often, until ctx ends. One that
+// fails is told, since a gateway on a loaded machine may be late; it is an error
+// when none is well.
 func repeat(ctx context.Context, every time.Duration, do func() error) error {
+	well := false
+	var last error
 	for {
-		if err := do(); err != nil && ctx.Err() == nil {
-			return err
+		if err := do(); err == nil {
+			well = true
+		} else if ctx.Err() == nil {
+			last = err
+			fmt.Printf("manage: failed: %v\n", err)
 		}
 		select {
 		case <-ctx.Done():
+			if !well {
+				return last
+			}
 			return nil
 		case <-time.After(every):
 		}
