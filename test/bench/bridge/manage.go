@@ -314,8 +314,12 @@ func timeManaging(ctx context.Context, config board.Config, user ssh.Signer) (ro
 			go func() { done <- b.do(until, g, user) }()
 			trips, err := g.paced(manageTime)
 			stop()
-			if err := errors.Join(err, <-done); err != nil {
-				return nil, fmt.Errorf("%s: %w", b.name, err)
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("%s: %w", b.name, err), <-done)
+			}
+			if err := <-done; err != nil {
+				fmt.Printf("manage: a turn of %s does not count: %v\n", b.name, err)
+				continue
 			}
 			turns[b.name] = append(turns[b.name], trips)
 			turns["alone beside "+b.name] = append(turns["alone beside "+b.name], alone)
@@ -324,6 +328,9 @@ func timeManaging(ctx context.Context, config board.Config, user ssh.Signer) (ro
 		}
 	}
 	for _, b := range besides {
+		if n := len(turns[b.name]); n < managePairs/2 {
+			return nil, fmt.Errorf("%s: %d of %d turns count", b.name, n, managePairs)
+		}
 		for _, p := range []struct {
 			name string
 			at   float64
