@@ -126,6 +126,8 @@ func (r *runner) dialPort(ctx context.Context, t target, port int) (*conn, error
 			return nil, refused{refusal}
 		case watch.fired():
 			return nil, fmt.Errorf("%s: no SSH server answered within %v", addr, limits.handshake)
+		case strings.Contains(err.Error(), "unable to authenticate") && t.user == setupUser:
+			return nil, refused{fmt.Errorf("%s took no new key; it said why. One that is in its /userdata/ssh/authorized_keys already needs no setup", addr)}
 		case strings.Contains(err.Error(), "unable to authenticate"):
 			return nil, refused{fmt.Errorf("%s@%s: the gateway lets none of these in: %s. Its keys are in /userdata/ssh/authorized_keys; -i FILE offers another, gwctl -H %s setup brings in the first", t.user, addr, tried, t.name)}
 		}

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	bootTime   = 60 * time.Second // until 8888 must answer; about 5 s on an idle machine
+	bootTime   = 3 * time.Minute // until 8888 must answer; about 5 s on an idle machine, a minute on one with 15 times as much to do as it can
 	statusTime = 30 * time.Second
 	stopTime   = 15 * time.Second
 )
