@@ -3,7 +3,6 @@
 package iperf3
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -64,7 +63,9 @@ type Options struct {
 type Server struct {
 	o        Options
 	port     uint16
-	listener int // -1: it was lost, and Run ends
+	listener int
+	plain    [len(buffers)]int // the sizes of its buffers, in bytes
+	fault    error             // ends Run
 
 	wake struct {
 		mu   sync.Mutex // guards the pipe against its close
@@ -95,7 +96,7 @@ func Listen(o Options) (*Server, error) {
 	}
 	s := &Server{o: o, port: o.Port}
 	var err error
-	if s.listener, err = s.listen(nil); err != nil {
+	if err = s.listen(); err != nil {
 		return nil, fmt.Errorf("listen on port %d: %w", o.Port, err)
 	}
 	sa, err := unix.Getsockname(s.listener)
@@ -145,15 +146,15 @@ func (s *Server) Run() error {
 			s.events(now)
 		}
 		s.due(now)
-		if s.listener < 0 {
-			return errors.New("the port was lost")
+		if s.fault != nil {
+			return s.fault
 		}
 	}
 }
 
 // stop closes everything.
 func (s *Server) stop() {
-	for s.test != nil { // the end of one may begin another
+	if s.test != nil {
 		s.finish("the server ends", proto.ServerTerminate)
 	}
 	for _, w := range s.waiting {
@@ -358,34 +359,63 @@ func addrPort(sa unix.Sockaddr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// listen makes the listening socket; those of a test are for its streams, too, and
-// have its options, as some of them hold from the first packet on.
-func (s *Server) listen(p *proto.Params) (int, error) {
-	fd, err := s.bound(unix.SOCK_STREAM, p)
+// listen makes the listening socket, and notes the sizes of its buffers.
+func (s *Server) listen() error {
+	fd, err := s.bound(unix.SOCK_STREAM)
 	if err != nil {
-		return -1, err
+		return err
 	}
 	if err = unix.Listen(fd, backlog+proto.MaxStreams); err != nil {
 		unix.Close(fd)
-		return -1, err
+		return err
 	}
-	return fd, nil
+	s.listener = fd
+	for i, name := range buffers {
+		s.plain[i], _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, name) // it cannot fail
+	}
+	return nil
 }
 
-// relisten replaces the listening socket. Who has connected to it and was not
-// accepted yet is so first: a close would reset that connection.
-func (s *Server) relisten(p *proto.Params) (err error) {
-	s.accept(nanotime())
-	unix.Close(s.listener)
-	if s.listener, err = s.listen(p); err != nil {
-		s.listener, _ = s.listen(nil) // or it is -1, and the server ends
+// buffers are the options with the size of a socket's buffers.
+var buffers = [...]int{unix.SO_RCVBUF, unix.SO_SNDBUF}
+
+// forStreams gives the listening socket the options that a test has for its streams,
+// which inherit them: some of them hold from the first packet on. A socket of
+// their own, as iperf3 has it, would be one that nobody listens on for a moment.
+func (s *Server) forStreams(p *proto.Params) error {
+	err := sized(s.listener, p.Window)
+	if err == nil && p.MSS > 0 && unix.SetsockoptInt(s.listener, unix.IPPROTO_TCP, unix.TCP_MAXSEG, p.MSS) != nil {
+		err = &proto.Fault{Number: proto.ErrSetMSS, Text: "the MSS"}
+	}
+	if err == nil && p.NoDelay {
+		err = unix.SetsockoptInt(s.listener, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	}
+	return err
+}
+
+// forEverybody takes them back. Buffers whose size was set have the kernel no longer
+// choose it, until it is told to (Linux 5.14).
+func (s *Server) forEverybody(p *proto.Params) error {
+	err := unix.SetsockoptInt(s.listener, unix.IPPROTO_TCP, unix.TCP_MAXSEG, 0)
+	if err == nil {
+		err = unix.SetsockoptInt(s.listener, unix.IPPROTO_TCP, unix.TCP_NODELAY, 0)
+	}
+	if p.Window > 0 {
+		for i, name := range buffers {
+			if err == nil {
+				err = unix.SetsockoptInt(s.listener, unix.SOL_SOCKET, name, s.plain[i]/2) // the kernel doubles it
+			}
+		}
+		if err == nil {
+			err = unix.SetsockoptInt(s.listener, unix.SOL_SOCKET, unix.SO_BUF_LOCK, 0)
+		}
 	}
 	return err
 }
 
 // bound returns a socket bound to the server's port: of [::], which takes IPv4 as
 // well, or where the kernel has no IPv6, of 0.0.0.0.
-func (s *Server) bound(kind int, p *proto.Params) (int, error) {
+func (s *Server) bound(kind int) (int, error) {
 	family := unix.AF_INET6
 	var sa unix.Sockaddr = &unix.SockaddrInet6{Port: int(s.port)}
 	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -396,7 +426,11 @@ func (s *Server) bound(kind int, p *proto.Params) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err = prepare(fd, family, kind, p); err == nil {
+	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	if err == nil && family == unix.AF_INET6 {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0)
+	}
+	if err == nil {
 		err = unix.Bind(fd, sa)
 	}
 	if err != nil {
@@ -406,33 +440,18 @@ func (s *Server) bound(kind int, p *proto.Params) (int, error) {
 	return fd, nil
 }
 
-// prepare sets what has to be set before a socket is bound.
-func prepare(fd, family, kind int, p *proto.Params) error {
-	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-	if err == nil && family == unix.AF_INET6 {
-		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0)
-	}
-	if err != nil || p == nil {
-		return err
-	}
-	if p.Window > 0 {
-		for _, name := range [...]int{unix.SO_RCVBUF, unix.SO_SNDBUF} {
-			if unix.SetsockoptInt(fd, unix.SOL_SOCKET, name, p.Window) != nil {
-				return &proto.Fault{Number: proto.ErrSetBuffer, Text: "the socket buffers"}
-			}
-			if now, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, name); now < p.Window {
-				return &proto.Fault{Number: proto.ErrBufferCut, Text: "the kernel has no socket buffers as large"}
-			}
-		}
-	}
-	if kind != unix.SOCK_STREAM {
+// sized sets the size of a socket's buffers, unless it is 0.
+func sized(fd, bytes int) error {
+	if bytes <= 0 {
 		return nil
 	}
-	if p.MSS > 0 && unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG, p.MSS) != nil {
-		return &proto.Fault{Number: proto.ErrSetMSS, Text: "the MSS"}
+	for _, name := range buffers {
+		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, name, bytes) != nil {
+			return &proto.Fault{Number: proto.ErrSetBuffer, Text: "the socket buffers"}
+		}
+		if now, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, name); now < bytes {
+			return &proto.Fault{Number: proto.ErrBufferCut, Text: "the kernel has no socket buffers as large"}
+		}
 	}
-	if p.NoDelay {
-		err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
-	}
-	return err
+	return nil
 }

@@ -15,8 +15,11 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gwinit/services/iperf3/proto"
 )
@@ -37,7 +40,11 @@ func serve(t *testing.T, o Options) *served {
 		t.Fatalf("%v: apt-get install iperf3", err)
 	}
 	s := &served{t: t}
+	also := o.Event
 	o.Event = func(kind EventKind, peer netip.Addr) {
+		if also != nil {
+			also(kind, peer)
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.events += string(rune(kind))
@@ -218,7 +225,6 @@ func TestRealClient(t *testing.T) {
 				tt.check(t, &r)
 			}
 		})
-		// Nobody listens for a moment after one with -w, -M or -N.
 		s.await(strings.Repeat("be", i+1))
 	}
 }
@@ -409,8 +415,90 @@ func TestForeignStream(t *testing.T) {
 	}
 }
 
+// The streams of a test with -w, -M and -N have these options, and it leaves nothing
+// behind: the socket that listens is the same throughout, and the next test's
+// streams are as if there had been none.
+func TestSocketOptions(t *testing.T) {
+	var s atomic.Pointer[Server]
+	type options struct{ receive, send, lock, mss, noDelay int }
+	look := func(fd int) (o options) {
+		for _, v := range []struct {
+			to          *int
+			level, name int
+		}{
+			{&o.receive, unix.SOL_SOCKET, unix.SO_RCVBUF},
+			{&o.send, unix.SOL_SOCKET, unix.SO_SNDBUF},
+			{&o.lock, unix.SOL_SOCKET, unix.SO_BUF_LOCK},
+			{&o.mss, unix.IPPROTO_TCP, unix.TCP_MAXSEG},
+			{&o.noDelay, unix.IPPROTO_TCP, unix.TCP_NODELAY},
+		} {
+			n, err := unix.GetsockoptInt(fd, v.level, v.name)
+			if err != nil {
+				t.Errorf("option %d: %v", v.name, err)
+			}
+			*v.to = n
+		}
+		return o
+	}
+	seen := make(chan [2]options, 8) // the listener's and a stream's, of each test
+	served := serve(t, Options{Event: func(kind EventKind, _ netip.Addr) { // of Run's goroutine
+		if kind == Begins {
+			seen <- [2]options{look(s.Load().listener), look(int(s.Load().test.streams[0].fd))}
+		} else {
+			seen <- [2]options{look(s.Load().listener)}
+		}
+	}})
+	s.Store(served.Server) // before anybody connects
+	listens := func() string {
+		b, err := os.ReadFile("/proc/net/tcp6")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			if f := strings.Fields(line); strings.HasSuffix(f[1], fmt.Sprintf(":%04X", served.Port())) && f[3] == "0A" {
+				return f[9] // its inode
+			}
+		}
+		t.Fatal("nobody listens")
+		return ""
+	}
+	inode := listens()
+	var plain [2]options
+	for i, args := range [][]string{{"-t", "1"}, {"-t", "1", "-w", "100K", "-M", "900", "-N"}, {"-t", "1"}, {"-t", "1", "-R", "-w", "30K"}, {"-t", "1"}} {
+		if _, err := served.client(args...); err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+		begin, end := <-seen, <-seen
+		if now := listens(); now != inode {
+			t.Errorf("after %q another socket listens", args)
+		}
+		if i == 0 {
+			plain = [2]options{begin[0], begin[1]}
+			continue
+		}
+		if end[0] != plain[0] {
+			t.Errorf("after %q the listener has %+v, and had %+v", args, end[0], plain[0])
+		}
+		stream := begin[1]
+		switch i {
+		case 1:
+			if stream.receive != 200<<10 || stream.send != 200<<10 || stream.lock != 3 || stream.mss > 900 || stream.noDelay != 1 {
+				t.Errorf("%q: a stream has %+v", args, stream)
+			}
+		case 3:
+			if stream.receive != 60<<10 || stream.send != 60<<10 || stream.noDelay != 0 {
+				t.Errorf("%q: a stream has %+v", args, stream)
+			}
+		default:
+			if stream.lock != 0 || stream.mss != plain[1].mss || stream.noDelay != 0 {
+				t.Errorf("%q: a stream has %+v, and had %+v", args, stream, plain[1])
+			}
+		}
+	}
+}
+
 // A client that connects while a test with socket options of its own ends is
-// served: the socket that it has connected to is about to be replaced.
+// served.
 func TestConnectsAtAnEnd(t *testing.T) {
 	begins, goOn := make(chan bool), make(chan bool)
 	s, err := Listen(Options{Event: func(kind EventKind, _ netip.Addr) {

@@ -227,8 +227,8 @@ func (s *Server) finish(why string, last proto.State) {
 	}
 	s.linger(t.fd, nanotime())
 	if t.own {
-		if err := s.relisten(nil); err != nil {
-			s.o.Log(err.Error())
+		if err := s.forEverybody(t.p); err != nil {
+			s.fault = fmt.Errorf("the port keeps the options of a test: %w", err)
 		}
 	}
 	s.pump = pump{fds: s.pump.fds[:0]}
@@ -254,10 +254,18 @@ func (t *test) closeStreams() {
 // prepare has what streams will connect to.
 func (t *test) prepare() (err error) {
 	if t.p.UDP {
-		t.udp, err = t.s.bound(unix.SOCK_DGRAM, t.p)
+		err = t.listenUDP()
 	} else if t.p.Window > 0 || t.p.MSS > 0 || t.p.NoDelay {
 		t.own = true
-		err = t.s.relisten(t.p)
+		err = t.s.forStreams(t.p)
+	}
+	return err
+}
+
+// listenUDP makes the socket for the next stream.
+func (t *test) listenUDP() (err error) {
+	if t.udp, err = t.s.bound(unix.SOCK_DGRAM); err == nil {
+		err = sized(t.udp, t.p.Window)
 	}
 	return err
 }
@@ -277,7 +285,7 @@ func (t *test) acceptUDP(now int64) {
 	fd := t.udp
 	t.udp = -1
 	if err = unix.Connect(fd, sa); err == nil && len(t.streams)+1 < t.p.Sends()+t.p.Receives() {
-		t.udp, err = t.s.bound(unix.SOCK_DGRAM, t.p)
+		err = t.listenUDP()
 	}
 	if err == nil {
 		err = t.tune(fd)
