@@ -114,6 +114,36 @@ func TestPublishedPairs(t *testing.T) {
 	}
 }
 
+// More losses than gains are as far from half as more gains.
+func TestSignsOfLosses(t *testing.T) {
+	s := Signs([]float64{-1, -1, -1, 0, -1, 1})
+	if s.Up != 1 || s.Down != 4 {
+		t.Errorf("%+v", s)
+	}
+	near(t, "greater", s.Greater, 31.0/32, 1e-12)
+	near(t, "two-sided", s.TwoSided, 2*6.0/32, 1e-12)
+}
+
+// Several intervals that all hold in 95 %: by the tables of Dunn's t, which is
+// t(1 - .05/2k), 2.776 for one of 5 pairs, 3.495 for two and 3.961 for three.
+func TestTogether(t *testing.T) {
+	p, err := Pairs([]float64{2, 0.9, 1.2, 1.3, 0.7}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for several, quantile := range map[int]float64{0: 2.776, 1: 2.776, 2: 3.495, 3: 3.961} {
+		in := p.Together(several)
+		half := quantile * p.SD / math.Sqrt(5)
+		near(t, "low", in.Low, p.Mean-half, 0.001)
+		near(t, "high", in.High, p.Mean+half, 0.001)
+	}
+	noisy, err := Pairs([]float64{2, 0.9, 1.2, 1.3, 0.7}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "with noise", noisy.Together(3).High-noisy.Mean, 3.961*2/math.Sqrt(5), 0.001)
+}
+
 func TestPublishedVerdict(t *testing.T) {
 	if v := Judge(Interval{0.63, 2.15}, 0.70); v != NotCleared {
 		t.Errorf("1.387 [0.63, 2.15] against 0.70 is %s", v)
