@@ -181,6 +181,21 @@ func TestLoss(t *testing.T) {
 	}
 }
 
+// What RFC 3550's A.8 computes with its integers, which round to the nearest: a
+// transit that goes up and down by 1 us gives half a us, and by 100 us 99.5.
+func TestJitterOfIntegers(t *testing.T) {
+	for us, want := range map[int64]float64{1: 0.5e-6, 100: 99.5e-6} {
+		var r Receiver
+		for i := range int64(1000) {
+			at := 5_000_000 + i*1000
+			receive(&r, false, sent{uint64(i + 1), at, at + 300 + i%2*us})
+		}
+		if got := r.Jitter(); math.Abs(got-want) > 1e-12 {
+			t.Errorf("%d us: %.9f s, want %.9f", us, got, want)
+		}
+	}
+}
+
 // The jitter beside RFC 3550's with floating point, over clocks that differ by more
 // than a sign.
 func TestJitter(t *testing.T) {
