@@ -23,10 +23,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The guest's TCP ports that are forwarded when Config.Forward is nil.
+// The guest's TCP ports that are forwarded when Config.Forward is nil, and the one of
+// its iperf3 server in bench mode.
 const (
 	BridgePort = 8888
 	SSHPort    = 22
+	BenchPort  = 5201
 )
 
 // Config is one machine. Dir must be given, and Rootfs or Flash.
@@ -47,6 +49,7 @@ type Config struct {
 	// Forward says which guest TCP ports are reached at which port of
 	// 127.0.0.1; 0 is a free one, which Addr names and later boots keep.
 	Forward map[int]int
+	UDP     []int // those of them that are forwarded by UDP as well
 	// Netdev is QEMU's -netdev without its id, in place of user networking:
 	// "hubport,hubid=0" is a cable to a hub with nobody on it. There is
 	// nothing to forward then.
@@ -157,6 +160,9 @@ func (m *Machine) args() []string {
 		netdev = "user"
 		for _, guest := range m.guestPorts() {
 			netdev += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", m.ports[guest], guest)
+			if slices.Contains(c.UDP, guest) {
+				netdev += fmt.Sprintf(",hostfwd=udp:127.0.0.1:%d-:%d", m.ports[guest], guest)
+			}
 		}
 	}
 	// QEMU wants the id behind the kind.

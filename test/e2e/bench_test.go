@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"gwinit/internal/api"
 	"gwinit/test/board"
 )
 
@@ -29,14 +28,13 @@ func TestBenchFromAfar(t *testing.T) {
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		t.Fatalf("%v: apt-get install iperf3", err)
 	}
-	m := start(t, func(c *board.Config) { c.Forward[api.BenchPort] = 0 })
+	m := start(t, func(c *board.Config) { c.Forward[board.BenchPort], c.UDP = 0, []int{board.BenchPort} })
 	shell(t, m)
 	await(t, m, "everything running", settled)
-	_, port, err := net.SplitHostPort(m.Addr(api.BenchPort))
+	_, port, err := net.SplitHostPort(m.Addr(board.BenchPort))
 	if err != nil {
 		t.Fatal(err)
 	}
-	monitor(t, m, fmt.Sprintf("hostfwd_add udp:127.0.0.1:%s-:%d", port, api.BenchPort))
 	g := &manager{person: newPerson(t, m), key: "id"}
 	g.gwctl = g.file("gwctl")
 	if out, err := exec.Command("go", "build", "-o", g.gwctl, "../../cmd/gwctl").CombinedOutput(); err != nil {

@@ -25,9 +25,10 @@ func foreground(ctx context.Context, o options) (err error) {
 	fmt.Printf(`The gateway boots here, in about 5 s.
   radio bridge   tcp://127.0.0.1:%d   (Zigbee2MQTT: serial port, adapter ember)
   SSH            ssh -p %d root@127.0.0.1
+  iperf3         port %d of 127.0.0.1, while gwctl bench-mode is on
   on its console gwctl status
   to end it      ctrl-a x
-`, o.bridgePort, o.sshPort)
+`, o.bridgePort, o.sshPort, o.benchPort)
 	s, err := open(ctx, o, os.Stdout)
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ func headless(ctx context.Context, o options, out io.Writer) error {
 	}
 	defer ready.Close()
 	cmd := exec.Command(self, "run", "-serve", "-dir", o.dir, "-kernel", o.kernel, "-rootfs", o.rootfs, "-userdata", o.userdata,
-		"-radio", orNone(o.radio), "-board", o.board, "-bridge-port", strconv.Itoa(o.bridgePort), "-ssh-port", strconv.Itoa(o.sshPort),
+		"-radio", orNone(o.radio), "-board", o.board, "-bridge-port", strconv.Itoa(o.bridgePort), "-ssh-port", strconv.Itoa(o.sshPort), "-bench-port", strconv.Itoa(o.benchPort),
 		"-reset="+strconv.FormatBool(o.reset))
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

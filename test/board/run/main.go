@@ -6,7 +6,7 @@
 //	status   type `gwctl status` on its console and print the answer
 //
 // The variables of `make run` (HEADLESS, KERNEL, ROOTFS, BRIDGE_PORT, SSH_PORT,
-// BOARD, RESET) are read from the environment; -h lists the flags that go by
+// BENCH_PORT, BOARD, RESET) are read from the environment; -h lists the flags that go by
 // the same names. Everything it keeps is in build/run.
 package main
 
@@ -47,6 +47,7 @@ type options struct {
 	board      string
 	bridgePort int
 	sshPort    int
+	benchPort  int
 	headless   bool
 	reset      bool
 	serve      bool // we are the background half of a headless run
@@ -143,6 +144,7 @@ func parse(args []string, env func(string) string, out io.Writer) (options, erro
 	f.StringVar(&o.board, "board", env("BOARD"), "lidl (32 MiB) or sengled-e39-g8c (64 MiB)")
 	f.IntVar(&o.bridgePort, "bridge-port", number("BRIDGE_PORT", 8888), "port on 127.0.0.1 for the gateway's 8888")
 	f.IntVar(&o.sshPort, "ssh-port", number("SSH_PORT", 2222), "port on 127.0.0.1 for the gateway's 22")
+	f.IntVar(&o.benchPort, "bench-port", number("BENCH_PORT", 5201), "port on 127.0.0.1 for the gateway's 5201, iperf3's in bench mode")
 	f.BoolVar(&o.headless, "headless", truth("HEADLESS"), "return when the bridge answers; the console goes to console.log")
 	f.BoolVar(&o.reset, "reset", truth("RESET"), "begin with fresh userdata")
 	f.BoolVar(&o.serve, "serve", false, "be the background half of -headless")

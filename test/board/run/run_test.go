@@ -21,19 +21,19 @@ func TestParse(t *testing.T) {
 	}{
 		{
 			name: "defaults",
-			want: options{kernel: "full", rootfs: "build/rootfs.bin", userdata: "build/userdata.bin", radio: "build/radiosim", bridgePort: 8888, sshPort: 2222},
+			want: options{kernel: "full", rootfs: "build/rootfs.bin", userdata: "build/userdata.bin", radio: "build/radiosim", bridgePort: 8888, sshPort: 2222, benchPort: 5201},
 		},
 		{
 			name: "the environment",
 			env: map[string]string{
 				"KERNEL": "vmlinux", "ROOTFS": "r", "USERDATA": "u", "RADIO": "none", "BOARD": "sengled-e39-g8c",
-				"BRIDGE_PORT": "1", "SSH_PORT": "2", "HEADLESS": "1", "RESET": "1",
+				"BRIDGE_PORT": "1", "SSH_PORT": "2", "BENCH_PORT": "3", "HEADLESS": "1", "RESET": "1",
 			},
-			want: options{kernel: "vmlinux", rootfs: "r", userdata: "u", board: "sengled-e39-g8c", bridgePort: 1, sshPort: 2, headless: true, reset: true},
+			want: options{kernel: "vmlinux", rootfs: "r", userdata: "u", board: "sengled-e39-g8c", bridgePort: 1, sshPort: 2, benchPort: 3, headless: true, reset: true},
 		},
 		{
 			name: "a flag goes before the environment", args: []string{"-bridge-port", "7"}, env: map[string]string{"BRIDGE_PORT": "1", "HEADLESS": "0"},
-			want: options{kernel: "full", rootfs: "build/rootfs.bin", userdata: "build/userdata.bin", radio: "build/radiosim", bridgePort: 7, sshPort: 2222},
+			want: options{kernel: "full", rootfs: "build/rootfs.bin", userdata: "build/userdata.bin", radio: "build/radiosim", bridgePort: 7, sshPort: 2222, benchPort: 5201},
 		},
 		{name: "no port", env: map[string]string{"SSH_PORT": "ssh"}, err: "SSH_PORT=ssh: not a port number"},
 		{name: "port too high", env: map[string]string{"BRIDGE_PORT": "70000"}, err: "not a port number"},

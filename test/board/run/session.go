@@ -108,7 +108,7 @@ func portFree(port int, variable string) error {
 }
 
 func portsFree(o options) error {
-	return errors.Join(portFree(o.bridgePort, "BRIDGE_PORT"), portFree(o.sshPort, "SSH_PORT"))
+	return errors.Join(portFree(o.bridgePort, "BRIDGE_PORT"), portFree(o.sshPort, "SSH_PORT"), portFree(o.benchPort, "BENCH_PORT"))
 }
 
 // open starts machine and radio. console gets what the console prints.
@@ -134,7 +134,8 @@ func (s *session) start(ctx context.Context, o options, console io.Writer) error
 	cfg := board.Config{
 		Kernel: o.kernel, Rootfs: o.rootfs, Dir: o.dir, Keep: !o.reset,
 		RAMMiB:  boards[o.board],
-		Forward: map[int]int{board.BridgePort: o.bridgePort, board.SSHPort: o.sshPort},
+		Forward: map[int]int{board.BridgePort: o.bridgePort, board.SSHPort: o.sshPort, board.BenchPort: o.benchPort},
+		UDP:     []int{board.BenchPort},
 		Console: console,
 	}
 	if o.board != "" && o.board != "emulated" {
