@@ -5,12 +5,16 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,22 +23,16 @@ import (
 	"gwinit/test/board"
 )
 
-// benchPort is the guest's.
-const benchPort = api.BenchPort
-
 // benchBoard starts a board whose iperf3 port can be reached by TCP and UDP.
 func benchBoard(t *testing.T, icount int) *board.Machine {
 	t.Helper()
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		t.Fatalf("%v: apt-get install iperf3", err)
 	}
-	m := start(t, func(c *board.Config) { c.Forward[board.SSHPort], c.Forward[benchPort], c.Icount = 0, 0, icount })
+	m := start(t, func(c *board.Config) {
+		c.Forward[board.SSHPort], c.Forward[board.BenchPort], c.UDP, c.Icount = 0, 0, []int{board.BenchPort}, icount
+	})
 	shell(t, m)
-	_, port, err := net.SplitHostPort(m.Addr(benchPort))
-	if err != nil {
-		t.Fatal(err)
-	}
-	monitor(t, m, fmt.Sprintf("hostfwd_add udp:127.0.0.1:%s-:%d", port, benchPort))
 	return m
 }
 
@@ -55,7 +53,7 @@ func iperf3(t *testing.T, m *board.Machine, args ...string) (out struct {
 }, err error,
 ) {
 	t.Helper()
-	host, port, err := net.SplitHostPort(m.Addr(benchPort))
+	host, port, err := net.SplitHostPort(m.Addr(board.BenchPort))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +103,7 @@ func isTimeout(err error) bool {
 func before(s api.Status) string {
 	text := ""
 	for _, svc := range s.Services {
-		if svc.Name != "bench" {
+		if svc.Name != "bench" && svc.Name != "sshd" { // which is there while somebody is logged in
 			text += svc.Name + " " + svc.State + "\n"
 		}
 	}
@@ -333,4 +331,128 @@ func TestBenchModeFromAfar(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	g.do("version")
+}
+
+// A service that ignores that it is to end is killed. What it leaves behind in a
+// session of its own nobody can end: it is named, bench mode does not begin, and
+// everything is as it was.
+func TestBenchModeStubborn(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "stubborn")
+	command(t, "stubborn", "env", "CGO_ENABLED=0", "GOOS=linux", "GOARCH=mips", "GOMIPS=softfloat", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, ".")
+	content, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	userdata := userdataWith(t, map[string][]byte{
+		"system/addons/gw-wireguard":        content,
+		"system/addons/gw-wireguard.sha256": fmt.Appendf(nil, "%x\n", sha256.Sum256(content)),
+	})
+	m := start(t, func(c *board.Config) { c.Userdata = userdata })
+	shell(t, m)
+	await(t, m, "everything running", settled)
+	run(t, m, "gwctl start wireguard")
+	was := before(await(t, m, "the add-on", func(s api.Status) bool { return settled(s) && service(t, s, "wireguard").State == "running" }))
+
+	b := bench(t, m, "on")
+	if !slices.Contains(b.Stopped, "wireguard") || b.State != api.BenchIsOn {
+		t.Errorf("with a service that ignores SIGTERM: %+v", b)
+	}
+	if left := run(t, m, "ps"); strings.Contains(left, "wireguard") {
+		t.Errorf("in bench mode there is\n%s", left)
+	}
+	bench(t, m, "off")
+	await(t, m, "what was before, which was\n"+was, func(s api.Status) bool { return s.Bench == nil && settled(s) && before(s) == was })
+
+	run(t, m, "touch /run/stubborn-child && gwctl restart wireguard")
+	await(t, m, "the add-on with a child", func(s api.Status) bool { return settled(s) && before(s) == was })
+	out, code, err := m.Console().RunCommand("gwctl -json bench-mode on", 2*time.Minute)
+	if err != nil || code == 0 || !strings.Contains(out, "still there: ") || !strings.Contains(out, "child (process ") {
+		t.Errorf("with a process that will not die: %d, %v\n%s", code, err, out)
+	}
+	await(t, m, "what was before the refusal, which was\n"+was, func(s api.Status) bool { return s.Bench == nil && settled(s) && before(s) == was })
+	if b := bench(t, m, "status"); b.State != api.BenchIsOff || !strings.Contains(b.Why, "child (process ") {
+		t.Errorf("after the refusal: %+v", b)
+	}
+	dial(t, m).Close()
+}
+
+// A second host in the network, whose bench is refused, and the first one's is not
+// harmed: by the door where the kernel has nftables, else by the server. It needs
+// root, for a network of its own.
+func TestBenchModeSecondHost(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Fatal("a network of its own takes root")
+	}
+	onEachKernel(t, func(t *testing.T, on func(*board.Config)) {
+		lan, netdev := newNetwork(t)
+		lan.run("ip", "addr", "add", "10.9.0.2/24", "dev", "lan0")
+		lan.dhcp()
+		m := start(t, func(c *board.Config) {
+			on(c)
+			c.Forward, c.Netdev = nil, netdev
+		})
+		shell(t, m)
+		s := await(t, m, "an address, and everything running", func(s api.Status) bool { return settled(s) && len(s.Network.Addresses) > 0 })
+		address, _, _ := strings.Cut(s.Network.Addresses[0], "/")
+		b := bench(t, m, "on -peer 10.9.0.1")
+		t.Logf("the door: %s; notes %q", b.Door, b.Notes)
+		measure := func(from string, args ...string) (string, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			args = append([]string{"-t", lan.pid, "-n", "iperf3", "-J", "-c", address, "-B", from}, args...)
+			out, err := exec.CommandContext(ctx, "nsenter", args...).Output()
+			return string(out), err
+		}
+		type result struct {
+			out string
+			err error
+		}
+		done := make(chan result, 1)
+		go func() {
+			out, err := measure("10.9.0.1", "-t", "30")
+			done <- result{out, err}
+		}()
+		for end := time.Now().Add(2 * time.Minute); bench(t, m, "status").Run == nil; {
+			if time.Now().After(end) {
+				t.Fatal("the run is not seen")
+			}
+		}
+		// All that the other host may try: a run, a login, the radio.
+		for range 3 {
+			if out, err := measure("10.9.0.2", "-t", "1", "--connect-timeout", "2000"); !strings.Contains(out, "busy") && !strings.Contains(out, "unable to connect") {
+				t.Errorf("a bench from another host: %v\n%s", err, out)
+			}
+		}
+		for _, port := range []string{"22", "8888"} {
+			if out, err := exec.Command("nsenter", "-t", lan.pid, "-n", "nmap", "-n", "-Pn", "-S", "10.9.0.2", "-e", "lan0", "-p", port, "-oG", "-", address).Output(); err != nil || openPort.Match(out) || !strings.Contains(string(out), port+"/") {
+				t.Errorf("port %s for the other host: %v\n%s", port, err, out)
+			}
+		}
+		if b := bench(t, m, "status"); b.Run == nil || b.Run.Peer != "10.9.0.1" {
+			t.Errorf("after the other host's tries the run is %+v", b.Run)
+		}
+		r := <-done
+		var first struct {
+			Error string
+			End   struct {
+				Sent     iperfSum `json:"sum_sent"`
+				Received iperfSum `json:"sum_received"`
+			}
+		}
+		if err := json.Unmarshal([]byte(r.out), &first); r.err != nil || err != nil || first.Error != "" ||
+			first.End.Received.Bytes < 1e6 || first.End.Received.Bytes > first.End.Sent.Bytes {
+			t.Errorf("the first host's bench: %v, %v\n%s", r.err, err, tail(r.out))
+		}
+		t.Logf("the first host's: %.1f Mbit/s", first.End.Received.BitsPerSecond/1e6)
+		if b := bench(t, m, "status"); b.Run != nil || b.Runs != 1 {
+			t.Errorf("afterwards: %+v", b)
+		}
+		// It was refused for what it is, and not because the server was broken.
+		if out, err := measure("10.9.0.1", "-t", "1"); err != nil || strings.Contains(out, `"error"`) {
+			t.Errorf("the first host again: %v\n%s", err, out)
+		}
+		bench(t, m, "off")
+	})
 }

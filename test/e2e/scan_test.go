@@ -138,6 +138,22 @@ func (n *network) run(args ...string) string {
 	return command(n.t, ".", append([]string{"nsenter", "-t", n.pid, "-n"}, args...)...)
 }
 
+// dhcp gives addresses from 10.9.0.50 on.
+func (n *network) dhcp() {
+	n.t.Helper()
+	dir := n.t.TempDir()
+	cmd := exec.Command("nsenter", "-t", n.pid, "-n", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--user=root", "--port=0", "--no-resolv",
+		"--interface=lan0", "--bind-interfaces", "--dhcp-authoritative", "--dhcp-range=10.9.0.50,10.9.0.60,1h",
+		"--dhcp-leasefile="+filepath.Join(dir, "leases"), "--pid-file="+filepath.Join(dir, "pid"))
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+	})
+}
+
 var openPort = regexp.MustCompile(`(\d+)/open/(tcp|udp)/`)
 
 // What a stranger finds at a gateway that is as new: every TCP port is tried, and
@@ -149,16 +165,7 @@ func TestScanOfFreshGateway(t *testing.T) {
 		t.Fatal("a network of its own takes root")
 	}
 	lan, netdev := newNetwork(t)
-	dhcp := exec.Command("nsenter", "-t", lan.pid, "-n", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--user=root", "--port=0", "--no-resolv",
-		"--interface=lan0", "--bind-interfaces", "--dhcp-authoritative", "--dhcp-range=10.9.0.50,10.9.0.60,1h",
-		"--dhcp-leasefile="+filepath.Join(t.TempDir(), "leases"), "--pid-file="+filepath.Join(t.TempDir(), "pid"))
-	if err := dhcp.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = dhcp.Process.Kill() // it may have ended
-		_ = dhcp.Wait()
-	})
+	lan.dhcp()
 	m := start(t, func(c *board.Config) { c.Forward, c.Netdev = nil, netdev })
 	shell(t, m)
 	s := await(t, m, "an address, and everything running", func(s api.Status) bool { return settled(s) && len(s.Network.Addresses) > 0 })

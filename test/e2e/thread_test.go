@@ -54,12 +54,19 @@ func threadUserdata(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	root := filepath.Join(dir, "root")
-	for name, data := range map[string][]byte{
+	return userdataWith(t, map[string][]byte{
 		"etc/radio.conf":          []byte("FIRMWARE=otrcp\nFIRMWARE_BAUD=460800\nMODE=otbr\n"),
 		"thread/" + otbrtest.Name: settings.Append(nil, binary.BigEndian), "usr/bin/otbr-agent": program,
-	} {
+	})
+}
+
+// userdataWith makes an image of /userdata that has nothing but these files, each
+// of which may be run.
+func userdataWith(t *testing.T, files map[string][]byte) (image string) {
+	t.Helper()
+	dir := t.TempDir()
+	root := filepath.Join(dir, "root")
+	for name, data := range files {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -68,7 +75,7 @@ func threadUserdata(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	image := filepath.Join(dir, "userdata")
+	image = filepath.Join(dir, "userdata")
 	command(t, ".", "mkfs.jffs2", "--root", root, "--output", image, "--big-endian", "--eraseblock=0x10000", "--no-cleanmarkers", "--squash",
 		fmt.Sprintf("--pad=%#x", mtdimage.UserdataSize), "--disable-compressor=lzo", "--disable-compressor=rtime")
 	return image
