@@ -440,7 +440,7 @@ func TestSocketOptions(t *testing.T) {
 		}
 		return o
 	}
-	seen := make(chan [2]options, 8) // the listener's and a stream's, of each test
+	seen := make(chan [2]options, 8)                                       // the listener's and a stream's, of each test
 	served := serve(t, Options{Event: func(kind EventKind, _ netip.Addr) { // of Run's goroutine
 		if kind == Begins {
 			seen <- [2]options{look(s.Load().listener), look(int(s.Load().test.streams[0].fd))}
