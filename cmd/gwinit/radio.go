@@ -205,7 +205,7 @@ func flash(ctx context.Context, b *radioctl.Box, std applet.IO, o radioOptions, 
 func serveBridge(std applet.IO) func(ctx context.Context, baud int, flow string) error {
 	return func(ctx context.Context, baud int, flow string) error {
 		cmd := exec.CommandContext(ctx, "/proc/self/exe")
-		cmd.Args = []string{"gw", "bridge", "-baud", strconv.Itoa(baud), "-flow", flow}
+		cmd.Args = []string{"gw", "bridge", "-baud", strconv.Itoa(baud), "-flow", flow, "-any"}
 		cmd.Stdout, cmd.Stderr = std.Err, std.Err
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 		cmd.WaitDelay = 10 * time.Second

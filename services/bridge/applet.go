@@ -35,13 +35,14 @@ import (
 // whatever its port is.
 const storedName = "8888"
 
-const usage = `gw bridge [-port N] [-device PATH] [-baud N] [-flow none|sw|hw] [-bind ADDR]
+const usage = `gw bridge [-port N] [-device PATH] [-baud N] [-flow none|sw|hw] [-bind ADDR] [-any]
 
   -port N        TCP port (8888)
   -device PATH   the radio's UART (the board's)
   -baud N        bit/s (radio.conf, else the board's)
   -flow KIND     none, sw or hw (radio.conf, else as the kernel says, else the board's)
   -bind ADDR     listen on this address only (radio.conf, else all, IPv6 and IPv4)
+  -any           who comes with any bytes takes the radio from a client, as a flasher does
 
 Connects the radio's UART with one TCP client, until SIGTERM, SIGINT (ctrl-c)
 or SIGHUP. An in-kernel bridge is disarmed first; started by hand, it is armed
@@ -125,6 +126,7 @@ func (s *settings) parse(args []string, bind *string) error {
 	f.IntVar(&s.opener.Baud, "baud", s.opener.Baud, "")
 	flow := f.String("flow", "", "")
 	f.StringVar(bind, "bind", *bind, "")
+	f.BoolVar(&s.options.AnyWins, "any", false, "")
 	if err := f.Parse(args); err != nil {
 		return applet.UsageError(err.Error())
 	}

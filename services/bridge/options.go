@@ -79,6 +79,10 @@ type Options struct {
 	// Unavailable, when set, is why the radio is not this bridge's to have:
 	// Open is not called, and raw clients are refused with these words.
 	Unavailable string
+	// AnyWins has a newcomer take the radio from a client by any bytes, and not only
+	// by those that a radio's client begins with: for a flasher, which has one
+	// connection for each thing that it asks, and leaves the one before open.
+	AnyWins bool
 	// Takeover is who takes the radio from a client: config.TakeoverNewest,
 	// which "" is, TakeoverSameHost or TakeoverNever.
 	Takeover string

@@ -64,7 +64,7 @@ func (n *newcomer) next(now time.Duration, c *client, o *Options) (a action, unt
 		return refuse, 0, outsideLink
 	case n.said.raw() && n.from == asking:
 		return wait, n.since + lim.Pending, ""
-	case n.said == isOther && client:
+	case n.said == isOther && client && (!o.AnyWins || n.nth < c.nth):
 		// INV 4: it has not shown that it is a client, so it evicts nobody.
 		return refuse, 0, "it does not begin as a radio's client does, and " + c.peer.String() + " has the radio"
 	case n.said == isRadio && settled && n.nth < c.nth:

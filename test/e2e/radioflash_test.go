@@ -170,6 +170,18 @@ func TestRadioFlash(t *testing.T) {
 			t.Fatalf("port 8888 is not served:\n%s", run(t, m, "cat /tmp/passthrough"))
 		}
 	}
+	// It has one connection for each thing that it asks, and leaves the one before,
+	// by which it has had the firmware start the bootloader, open.
+	before := dial(t, m)
+	defer before.Close()
+	if _, err := before.Write([]byte{0x1a, 0xc0, 0x38, 0xbc, 0x7e}); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(2 * time.Minute); !strings.Contains(run(t, m, "cat /tmp/passthrough"), " connected"); wait(time.Second) {
+		if time.Now().After(end) {
+			t.Fatalf("nobody is connected:\n%s", run(t, m, "cat /tmp/passthrough"))
+		}
+	}
 	c, err := net.Dial("tcp", m.Addr(board.BridgePort))
 	if err != nil {
 		t.Fatal(err)
