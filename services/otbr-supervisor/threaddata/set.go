@@ -24,8 +24,13 @@ const (
 	maxName  = 64
 )
 
-// swapSuffix ends the name of the file that OpenThread writes aside.
-const swapSuffix = ".Swap"
+// Ends of names that are not of a set's: of the file that OpenThread writes aside,
+// and of its temporary storage (tmp_storage.cpp), whose records are its own figures
+// of the radio under the same keys.
+const (
+	swapSuffix = ".Swap"
+	tmpSuffix  = "-tmp.data"
+)
 
 // File is a settings file.
 type File struct {
@@ -81,7 +86,7 @@ func (i Info) after(j Info) bool {
 
 // keepable tells whether a file of that name is one of a set.
 func keepable(name string) bool {
-	return name != "" && len(name) <= maxName && name[0] != '.' && !strings.HasSuffix(name, swapSuffix) &&
+	return name != "" && len(name) <= maxName && name[0] != '.' && !strings.HasSuffix(name, swapSuffix) && !strings.HasSuffix(name, tmpSuffix) &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7F || r == '/' })
 }
 
