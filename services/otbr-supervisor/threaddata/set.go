@@ -85,8 +85,11 @@ func (i Info) after(j Info) bool {
 }
 
 // keepable tells whether a file of that name is one of a set.
-func keepable(name string) bool {
-	return name != "" && len(name) <= maxName && name[0] != '.' && !strings.HasSuffix(name, swapSuffix) && !strings.HasSuffix(name, tmpSuffix) &&
+func keepable(name string) bool { return plain(name) && !strings.HasSuffix(name, tmpSuffix) }
+
+// plain tells whether a file may have that name.
+func plain(name string) bool {
+	return name != "" && len(name) <= maxName && name[0] != '.' && !strings.HasSuffix(name, swapSuffix) &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7F || r == '/' })
 }
 

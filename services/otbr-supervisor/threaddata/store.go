@@ -67,10 +67,12 @@ func parseGeneration(b []byte) (g generation, err error) {
 	for _, line := range lines[2:] {
 		name, size, _ := strings.Cut(line, " ")
 		bytes, err := strconv.Atoi(size)
-		if err != nil || bytes < 0 || bytes > len(data) || !keepable(name) || len(g.set) > 0 && g.set[len(g.set)-1].Name >= name {
+		if err != nil || bytes < 0 || bytes > len(data) || !plain(name) || len(g.set) > 0 && g.set[len(g.set)-1].Name >= name {
 			return g, ErrDamaged
 		}
-		g.set = append(g.set, File{name, data[:bytes:bytes]})
+		if keepable(name) { // or it was saved before that was known
+			g.set = append(g.set, File{name, data[:bytes:bytes]})
+		}
 		data = data[bytes:]
 	}
 	if len(data) != 0 {

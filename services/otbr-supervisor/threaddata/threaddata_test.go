@@ -616,6 +616,15 @@ func TestUnread(t *testing.T) {
 	}
 }
 
+// A generation that has a file of an agent's temporary storage is read without it.
+func TestGenerationWithTemporaryStorage(t *testing.T) {
+	t.Parallel()
+	s, err := Import(Set{{"0_1-tmp.data", []byte{}}, {"0_1.data", golden(Native)}}.Export())
+	if err != nil || len(s) != 1 || s[0].Name != "0_1.data" || !bytes.Equal(s[0].Data, golden(Native)) {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 func TestReadDir(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
