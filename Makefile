@@ -162,10 +162,10 @@ bench-bridge: image ## the bridge beside ser2net, socat and a C loop (RUNS=7, ON
 	go run ./test/bench/bridge -n $(or $(RUNS),7) $(if $(ONLY),-only $(ONLY))
 
 .PHONY: bench-iperf3
-bench-iperf3: image ## iperf3's server beside the C one, on this computer and the board (RUNS=5, ONLY=host, board)
-	@test/deps/deps.sh image kernel qemu test bench
+bench-iperf3: | build ## iperf3's server beside the C one, on this computer (RUNS=5)
+	@test/deps/deps.sh test
 	CGO_ENABLED=0 $(BUILD) -o build/gw.host ./cmd/gwinit
-	go run ./test/bench/iperf3 -n $(or $(RUNS),5) $(if $(ONLY),-only $(ONLY))
+	go run ./test/bench/iperf3 -n $(or $(RUNS),5)
 
 bench-manage: image ## what a scrape and a login cost, and what they leave to the bridge (15 minutes)
 	@test/deps/deps.sh image kernel qemu bench
