@@ -26,6 +26,10 @@ const (
 // radio that gives no answer included.
 const otbrWatchdog = 3 * time.Minute
 
+// addonReady is for a program that is read from JFFS2 as a whole, and its sum made,
+// before it runs: 2.6 MiB. One that is killed at it begins anew.
+const addonReady = 2 * time.Minute
+
 // environment is what every service starts with.
 var environment = []string{
 	"PATH=/bin:/sbin:/userdata/usr/bin:/userdata/usr/sbin", "HOME=/root",
@@ -59,7 +63,7 @@ func services(b rtl8196e.Board) []supervisor.Spec {
 			// Off until somebody asks for it, or wireguard.conf does. It is an
 			// add-on, which the applet becomes.
 			Name: svcTunnel, Argv: []string{"gw", "wireguard"}, After: []string{svcUserdata, svcBridge, svcCore},
-			Manual: true, OOMScoreAdj: 100,
+			Manual: true, ReadyTimeout: addonReady, OOMScoreAdj: 100,
 		},
 		{
 			// Only in OTBR mode. It says ready when its agent works, which may
