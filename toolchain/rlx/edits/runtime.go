@@ -427,4 +427,14 @@ already does below a millisecond.`,
 		New: `	n, errno := epollWait(epfd, events[:], waitms, delay)
 `,
 	},
+	{
+		Name: "smaller pieces for mark bits", File: "runtime/mheap.go",
+		Why: `A collection takes its mark bits from pieces of 64 KiB, of which it then clears the
+whole: three of them, for this, the last and the next collection, are 192 KiB of every
+process that collects. The bits of a heap of 1 MiB are some KiB.`,
+		Old: `const gcBitsChunkBytes = uintptr(64 << 10)
+`,
+		New: `const gcBitsChunkBytes = uintptr(64<<10) >> (3 * goarch.IsMips)
+`,
+	},
 }

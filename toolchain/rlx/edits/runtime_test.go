@@ -173,3 +173,22 @@ func TestNoPreemptionBySignal(t *testing.T) {
 		t.Error("stock Go did not preempt the loop: this test tests nothing")
 	}
 }
+
+// Three pieces of mark bits, 8 KiB each, are what a process that collects has besides
+// the tables of its heap; by stock Go they are 192 KiB.
+func TestMarkBits(t *testing.T) {
+	t.Parallel()
+	kib := func(bin string) (n int) {
+		t.Helper()
+		said, err := qemu(t, nil, bin)
+		if _, serr := fmt.Sscan(said, &n); err != nil || serr != nil {
+			t.Fatalf("%q: %v, %v", said, err, serr)
+		}
+		return n
+	}
+	ours, stock := kib(program(t, "collect")), kib(stockProgram(t, "collect"))
+	t.Logf("%d KiB, by stock Go %d", ours, stock)
+	if saved, want := stock-ours, 3*(64-8); saved < want {
+		t.Errorf("%d KiB, by stock Go %d: %d less, want %d", ours, stock, saved, want)
+	}
+}
