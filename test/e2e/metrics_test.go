@@ -39,19 +39,24 @@ func figures(t *testing.T, text string) map[string]float64 {
 // metricsPort is where METRICS=on has the gateway serve its figures.
 const metricsPort = 9100
 
-// scrape asks for the figures as Prometheus does.
+// scrape asks for the figures as Prometheus does, again while the gateway has no time:
+// its host may have none for it.
 func scrape(t *testing.T, m *board.Machine) string {
 	t.Helper()
-	r, err := http.Get("http://" + m.Addr(metricsPort) + "/metrics")
-	if err != nil {
-		t.Fatal(err)
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Second) {
+		r, err := http.Get("http://" + m.Addr(metricsPort) + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err == nil && r.StatusCode == http.StatusOK {
+			return string(body)
+		}
+		if err != nil || r.StatusCode != http.StatusServiceUnavailable || time.Now().After(end) {
+			t.Fatalf("%v, %v: %s", r.Status, err, body)
+		}
 	}
-	body, err := io.ReadAll(r.Body)
-	r.Body.Close()
-	if err != nil || r.StatusCode != http.StatusOK {
-		t.Fatalf("%v, %v: %s", r.Status, err, body)
-	}
-	return string(body)
 }
 
 // What the gateway tells to Prometheus, and that it tells nothing until it is set.
