@@ -7,6 +7,7 @@ import (
 
 	"gwinit/internal/applet"
 	"gwinit/internal/boothold"
+	"gwinit/internal/rootfsflash"
 	"gwinit/services/userdata"
 )
 
@@ -14,7 +15,7 @@ import (
 // out by a build tag, which is how `make size` measures what each part costs.
 func applets() applet.Table {
 	return slices.Concat(
-		applet.Table{userdata.Applet(), boothold.Applet(), helpApplet()},
+		applet.Table{userdata.Applet(), boothold.Applet(), rootfsflash.Applet(), helpApplet()},
 		bridgeApplets(), coreApplets(), benchApplets(), sshdApplets(), wireguardApplets(), threadApplets(), gwctlApplets(), shellApplets(), toolApplets(), netApplets(), selftestApplets(),
 	)
 }

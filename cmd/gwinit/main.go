@@ -13,6 +13,7 @@ import (
 
 	"gwinit/internal/applet"
 	"gwinit/internal/pid1"
+	"gwinit/internal/rootfsflash"
 )
 
 // version is set by the linker.
@@ -22,6 +23,9 @@ func main() {
 	name := filepath.Base(os.Args[0])
 	if name == "init" && os.Getpid() == 1 {
 		pid1.Main(version)
+	}
+	if name == rootfsflash.Name && os.Getpid() == 1 {
+		rootfsflash.Main()
 	}
 	args := os.Args[1:]
 	// What the boot runs before the bridge listens is looked up without the

@@ -95,8 +95,10 @@ type ServiceArgs struct {
 
 // ShutdownArgs ends this boot.
 type ShutdownArgs struct {
-	Action string `json:"action"`         // reboot, poweroff, halt
-	Mode   string `json:"mode,omitempty"` // for reboot: "", "safe", "factory": the next boot only
+	Action string `json:"action"` // reboot, poweroff, halt
+	// Mode is for reboot: "", "safe", "factory": the next boot only; "flash": what
+	// flash-rootfs has checked is written to the root file system first.
+	Mode string `json:"mode,omitempty"`
 }
 
 // CallArgs is forwarded to a running service.

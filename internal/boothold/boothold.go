@@ -137,6 +137,22 @@ func Hold(root string, ip [4]byte, withIP bool) (addr uint32, err error) {
 	return top - 4, nil
 }
 
+// Guard asks the loader to wait at its next start, as Hold does without an
+// address, and returns what takes that back: it opens no file any more.
+func Guard(root string) (release func() error, err error) {
+	if _, err := Hold(root, [4]byte{}, false); err != nil {
+		return nil, err
+	}
+	m, err := open(root)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		defer m.close()
+		return m.put(m.page.Top()-4, 0)
+	}, nil
+}
+
 // SetOnce asks our own next start for a mode. Normal takes the wish back.
 func SetOnce(root string, mode Mode) error {
 	var word uint32

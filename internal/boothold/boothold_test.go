@@ -146,6 +146,29 @@ func TestHoldForgetsAddress(t *testing.T) {
 	}
 }
 
+// What is asked for the time of a danger is taken back, with the mark of an address
+// that an earlier call has left.
+func TestGuard(t *testing.T) {
+	root, b := box(t, rtl8196e.Lidl)
+	if _, err := Hold(root, [4]byte{10, 1, 2, 3}, true); err != nil {
+		t.Fatal(err)
+	}
+	release, err := Guard(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString(peek(t, root, b.Boothold.Top()-8, 8)); got != "00000000484f4c44" {
+		t.Errorf("mark and HOLD = %s", got)
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString(peek(t, root, b.Boothold.Top()-8, 8)); got != "0000000000000000" {
+		t.Errorf("afterwards: mark and HOLD = %s", got)
+	}
+	only(t, root, b.RAMBytes, b.Boothold)
+}
+
 func TestHoldErrors(t *testing.T) {
 	t.Run("no page", func(t *testing.T) {
 		if _, err := Hold(t.TempDir(), [4]byte{}, false); !errors.Is(err, ErrNoPage) {

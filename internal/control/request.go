@@ -74,12 +74,12 @@ func parse(line []byte) (request, *api.Error) {
 		}
 		switch r.shutdown.Mode {
 		case "":
-		case "safe", "factory":
+		case "safe", "factory", "flash":
 			if r.shutdown.Action != "reboot" {
 				return r, bad(`shutdown: "mode" goes with reboot only`)
 			}
 		default:
-			return r, bad(`shutdown: "mode" is %.32q; it can be safe, factory or absent`, r.shutdown.Mode)
+			return r, bad(`shutdown: "mode" is %.32q; it can be safe, factory, flash or absent`, r.shutdown.Mode)
 		}
 	case api.OpCall:
 		if err := arguments(in, &r.call); err != nil {

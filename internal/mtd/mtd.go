@@ -1,5 +1,5 @@
-// Package mtd finds flash partitions and reads them. It erases and writes
-// nothing.
+// Package mtd finds flash partitions and reads them. What erases and writes one is
+// here, too, and writes nothing by itself.
 //
 // Partitions are found by their label, because their number differs between a
 // gateway and its emulation. Paths of devices come without an assumption that
@@ -187,4 +187,33 @@ func ReadInfo(f *os.File) (Info, error) {
 		return Info{}, &fs.PathError{Op: "MEMGETINFO", Path: f.Name(), Err: errno}
 	}
 	return info, nil
+}
+
+// OpenWrite opens the partition to erase and write it. Nothing is cached.
+func (p Partition) OpenWrite(root string) (*os.File, error) {
+	return os.OpenFile(filepath.Join("/", root, p.CharDevice()), os.O_RDWR|os.O_SYNC, 0)
+}
+
+// Writer is an open character device that is erased and written. ReadAt and
+// WriteAt are those of the file: what is written has to be erased before.
+type Writer struct{ *os.File }
+
+// eraseInfo is struct erase_info_user of include/uapi/mtd/mtd-abi.h.
+type eraseInfo struct{ start, length uint32 }
+
+// Erase makes n bytes from at on all FF. Both are multiples of the erase block. A
+// chip that is locked is unlocked, where its driver can do that.
+func (w Writer) Erase(at, n uint32) error {
+	e := eraseInfo{at, n}
+	for _, request := range []struct {
+		name string
+		code uintptr
+	}{{"MEMUNLOCK", unix.MEMUNLOCK}, {"MEMERASE", unix.MEMERASE}} {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, w.Fd(), request.code, uintptr(unsafe.Pointer(&e)))
+		runtime.KeepAlive(w.File)
+		if errno != 0 && request.code == unix.MEMERASE {
+			return &fs.PathError{Op: request.name, Path: w.Name(), Err: errno}
+		}
+	}
+	return nil
 }

@@ -12,6 +12,9 @@ const (
 	modeFactory = "factory" // the copy in the rootfs, never an update
 )
 
+// modeFlash is none of a boot: a restart that replaces the root file system first.
+const modeFlash = "flash"
+
 // modeByParameter says which boot the kernel's parameters gw.safe and
 // gw.factory ask for.
 func modeByParameter(root string) string {

@@ -29,6 +29,7 @@ import (
 	"gwinit/internal/giveback"
 	"gwinit/internal/logring"
 	"gwinit/internal/reaper"
+	"gwinit/internal/rootfsflash"
 	"gwinit/internal/supervisor"
 	"gwinit/services/userdata"
 )
@@ -280,9 +281,12 @@ func (in *initd) requestShutdown(args api.ShutdownArgs) error {
 	if !ok {
 		return &api.Error{Code: api.CodeBadRequest, Message: fmt.Sprintf("no action %q; there are reboot, poweroff, halt", args.Action)}
 	}
-	mode, ok := map[string]boothold.Mode{"": boothold.Normal, modeSafe: boothold.Safe, modeFactory: boothold.Factory}[args.Mode]
-	if !ok || mode != boothold.Normal && args.Action != "reboot" {
+	mode, ok := map[string]boothold.Mode{"": boothold.Normal, modeFlash: boothold.Normal, modeSafe: boothold.Safe, modeFactory: boothold.Factory}[args.Mode]
+	if !ok || args.Mode != "" && args.Action != "reboot" {
 		return &api.Error{Code: api.CodeBadRequest, Message: fmt.Sprintf("%s takes no mode %q", args.Action, args.Mode)}
+	}
+	if _, err := os.Stat(rootfsflash.Staged); args.Mode == modeFlash && err != nil {
+		return &api.Error{Code: api.CodeFailed, Message: "there is no image to be written: flash-rootfs checks one and asks for this"}
 	}
 	if !in.ending.CompareAndSwap(false, true) {
 		return &api.Error{Code: api.CodeBusy, Message: "the box is shutting down already"}
@@ -301,9 +305,15 @@ func (in *initd) requestShutdown(args api.ShutdownArgs) error {
 func (in *initd) shutdown(args api.ShutdownArgs, cmd uint32) {
 	start := time.Now()
 	left := func() time.Duration { return time.Until(start.Add(shutdownTotal)) }
+	var flashing sync.Once
+	var late *time.Timer
 	final := func() {
 		in.leaveLastWords("", args.Action)
 		within(finalSync, unix.Sync) // once more, for the way past everything else
+		if args.Mode == modeFlash {
+			late.Stop() // it takes longer than a shutdown may
+			flashing.Do(in.flashRootfs)
+		}
 		if in.wd != nil && args.Action != "reboot" {
 			in.wd.disarm()
 		}
@@ -312,7 +322,7 @@ func (in *initd) shutdown(args api.ShutdownArgs, cmd uint32) {
 		// once it is restarted, is slower than sysrq.
 		_ = os.WriteFile("/proc/sysrq-trigger", []byte("b"), 0)
 	}
-	time.AfterFunc(shutdownTotal-finalSync, final)
+	late = time.AfterFunc(shutdownTotal-finalSync, final)
 	defer final()
 	defer in.survive("shutdown")
 
@@ -330,10 +340,28 @@ func (in *initd) shutdown(args api.ShutdownArgs, cmd uint32) {
 	}
 	cancel()
 	killRest(shutdownKill)
-	if !within(left()-2*finalSync, func() { flush(in.logf) }) {
+	var keep []string
+	if args.Mode == modeFlash {
+		keep = flashMounts
+	}
+	if !within(left()-2*finalSync, func() { flush(in.logf, keep...) }) {
 		in.say("flash did not answer: %s without unmounting", args.Action)
 	}
 	in.say("%s after %.1f s", args.Action, time.Since(start).Seconds())
+}
+
+// flashRootfs becomes what writes the root file system, if nothing else runs that
+// would need it. It returns if that cannot be: then nothing was changed.
+func (in *initd) flashRootfs() {
+	for end := time.Now().Add(flashKill); others(); time.Sleep(50 * time.Millisecond) {
+		_ = unix.Kill(-1, unix.SIGKILL)
+		if time.Now().After(end) {
+			in.say("processes do not end: the root file system is left as it is")
+			return
+		}
+	}
+	in.say("the root file system is replaced now")
+	in.say("it was not: %v", rootfsflash.Exec())
 }
 
 // stopping tells whether a shutdown has begun.

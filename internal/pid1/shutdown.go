@@ -21,6 +21,7 @@ const (
 	shutdownBridge   = 4 * time.Second  // of these, for the bridge alone, before the others
 	shutdownKill     = 1 * time.Second  // between SIGTERM and SIGKILL for what no service owns
 	finalSync        = 500 * time.Millisecond
+	flashKill        = 5 * time.Second // beyond all that, before the root file system is written
 )
 
 // rebootCommands are the arguments of reboot(2). On a 32-bit machine they only
@@ -33,6 +34,10 @@ var rebootCommands = map[string]uint32{
 
 // keptMounts stay mounted to the end: they hold nothing that could be lost.
 var keptMounts = []string{"/", "/proc", "/sys", "/dev"}
+
+// flashMounts stay as well where the root file system is to be written: the image
+// is there, and the place of what writes it.
+var flashMounts = []string{"/run", "/tmp"}
 
 // mountPoints are the mounted folders in mount order, from /proc/self/mounts.
 func mountPoints(mounts []byte) []string {
@@ -54,8 +59,8 @@ func unescapeMount(s string) string {
 
 // flush writes everything to flash and lets go of it: sync, then unmount in
 // reverse order. A busy file system is made read-only instead; one that is
-// neither is left to its journal (JFFS2 survives a power cut).
-func flush(logf func(string, ...any)) {
+// neither is left to its journal (JFFS2 survives a power cut). keep stays mounted.
+func flush(logf func(string, ...any), keep ...string) {
 	unix.Sync()
 	b, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -65,7 +70,7 @@ func flush(logf func(string, ...any)) {
 	points := mountPoints(b)
 	slices.Reverse(points)
 	for _, p := range points {
-		if slices.Contains(keptMounts, p) {
+		if slices.Contains(keptMounts, p) || slices.Contains(keep, p) {
 			continue
 		}
 		if err := unix.Unmount(p, 0); err != nil {

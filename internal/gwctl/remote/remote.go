@@ -125,6 +125,9 @@ func Wrap(version string, local ...gwctl.Local) applet.Applet {
 		case ddi.Name:
 			return r.agent(ctx, targets, rest)
 		}
+		if isFactory(rest) {
+			return r.factory(ctx, targets, rest)
+		}
 		if rollsOut(targets, rest) {
 			ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 			defer stop()
@@ -425,6 +428,11 @@ func (r *runner) exec(ctx context.Context, std applet.IO, t target, args []strin
 
 // execWith is exec with a bar, which begins behind what a login may ask.
 func (r *runner) execWith(ctx context.Context, std applet.IO, t target, args []string, bar *progress.Bar) error {
+	return r.command(ctx, std, t, "gwctl", args, bar)
+}
+
+// command runs a command of the gateway.
+func (r *runner) command(ctx context.Context, std applet.IO, t target, name string, args []string, bar *progress.Bar) error {
 	std.Err = bar.Beside(std.Err)
 	s, c, err := r.session(ctx, std, t)
 	if err != nil {
@@ -433,7 +441,7 @@ func (r *runner) execWith(ctx context.Context, std applet.IO, t target, args []s
 	defer c.Close()
 	bar.Begin()
 	defer bar.End()
-	line := "gwctl"
+	line := name
 	for _, a := range args {
 		line += " " + quote(a)
 	}
@@ -442,7 +450,7 @@ func (r *runner) execWith(ctx context.Context, std applet.IO, t target, args []s
 	if errors.As(err, &ended) && ended.Signal() == "" {
 		return applet.Exit(ended.ExitStatus())
 	}
-	if errors.As(err, new(*ssh.ExitMissingError)) && restarts(args) {
+	if errors.As(err, new(*ssh.ExitMissingError)) && (restarts(args) || name == rootfsFlasher) {
 		return nil // it went on to restart before it said how the command ended
 	}
 	return err

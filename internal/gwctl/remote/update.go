@@ -34,6 +34,7 @@ goes back to what it has (docs/update.md). The copy in the rootfs stays.
   -n          have the gateway verify it, and change nothing
   -force      also an older version, and one for another board
   -no-reboot  do not restart: the next restart tries it
+update -factory rootfs.bin replaces the copy in the rootfs: docs/recover.md.
 `
 
 // updateBox is a gateway as package update uses it: each command is a login of its
