@@ -29,6 +29,18 @@ const (
 // Exec makes PID 1 the flasher. It is for its last moment, when nothing else runs,
 // and returns with an error if it could not be done: nothing is changed then.
 func Exec() error {
+	exe, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	image, err := os.Stat(Staged)
+	if err != nil {
+		return err
+	}
+	// A copy of both, and the image once more in what Main reads: the file goes.
+	if err := enough("", exe.Size()+image.Size()); err != nil {
+		return err
+	}
 	if err := unix.Mount("ramfs", ramDir, "ramfs", 0, "mode=700"); err != nil {
 		return os.NewSyscallError("mount a ramfs", err)
 	}

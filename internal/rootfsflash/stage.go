@@ -28,9 +28,18 @@ const Staged = "/run/rootfs.new"
 // maxFile bounds an image's file: padding may be behind it.
 const maxFile = mtdimage.RootfsSize + mtdimage.HeaderLen
 
-// spareKiB is what has to be left of the memory, beside a copy of the program and
-// one of the image: for the kernel, and for what Main itself takes.
+// spareKiB is what has to be left of the memory beside what is needed: for the
+// kernel, and for what Main itself takes.
 const spareKiB = 3 << 10
+
+// enough tells whether so many bytes of memory, and spareKiB, can be had.
+func enough(root string, bytes int64) error {
+	need := spareKiB + bytes>>10
+	if got := memAvailable(root); got < need {
+		return fmt.Errorf("%d KiB of memory are free, and it takes %d", got, need)
+	}
+	return nil
+}
 
 // Stage takes an image, and refuses what would not work or not be seen through.
 // Nothing is changed but the file Staged.
@@ -52,14 +61,9 @@ func Stage(root string, in io.Reader) error {
 	if p.EraseBytes == 0 || p.SizeBytes%p.EraseBytes != 0 {
 		return fmt.Errorf("%s has blocks of %d bytes", p.Name(), p.EraseBytes)
 	}
-	exe, err := os.Stat("/proc/self/exe")
-	if err != nil {
-		return err
-	}
-	// The image is there twice then, here and in the copy.
-	need := int64(spareKiB) + (exe.Size()+2*int64(len(file)))>>10
-	if got := memAvailable(root); got < need {
-		return fmt.Errorf("%d KiB of memory are free, and it takes %d: gwctl reboot -safe, and again", got, need)
+	// The image is there twice then, here and in the file.
+	if err := enough(root, 2*int64(len(file))); err != nil {
+		return fmt.Errorf("%w: gwctl reboot -safe, and again", err)
 	}
 	return stage(filepath.Join("/", root, Staged), file)
 }
@@ -136,11 +140,14 @@ func command(ctx context.Context, std applet.IO, args []string) error {
 	c, err := client.Dial(ctx, "/run/gwinit.sock")
 	if err == nil {
 		defer c.Close()
+		// It ends whoever would bring the words away, so they come first.
+		_, err = fmt.Fprintln(std.Out, "it is checked and is written now; the serial console tells how that goes. Do not switch the gateway off until it is back")
+	}
+	if err == nil {
 		_, err = c.Do(ctx, api.OpShutdown, api.ShutdownArgs{Action: "reboot", Mode: "flash"})
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(Staged))
+		return errors.Join(errors.New("nothing was changed"), err, os.Remove(Staged))
 	}
-	_, err = fmt.Fprintln(std.Out, "it is checked and will be written; the serial console tells how that goes. Do not switch the gateway off until it is back")
-	return err
+	return nil
 }

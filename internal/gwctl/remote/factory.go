@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+
+	"golang.org/x/crypto/ssh"
 
 	"gwinit/internal/applet"
 	"gwinit/internal/gwctl/image"
@@ -74,5 +77,25 @@ func (r *runner) factory(ctx context.Context, targets []target, args []string) e
 	}
 	std := r.std
 	std.In = bytes.NewReader(b)
-	return r.command(ctx, std, t, rootfsFlasher, []string{console, "-"}, nil)
+	told := &heard{w: std.Out}
+	std.Out = told
+	err = r.command(ctx, std, t, rootfsFlasher, []string{console, "-"}, nil)
+	if errors.As(err, new(*ssh.ExitMissingError)) {
+		if told.any {
+			return nil // it went on to restart before it said how the command ended
+		}
+		return fmt.Errorf("the connection was lost before %s had checked the image: nothing was changed, unless its console says otherwise", t.name)
+	}
+	return err
+}
+
+// heard tells whether anything was written.
+type heard struct {
+	w   io.Writer
+	any bool
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	h.any = h.any || len(p) > 0
+	return h.w.Write(p)
 }

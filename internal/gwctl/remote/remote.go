@@ -450,7 +450,7 @@ func (r *runner) command(ctx context.Context, std applet.IO, t target, name stri
 	if errors.As(err, &ended) && ended.Signal() == "" {
 		return applet.Exit(ended.ExitStatus())
 	}
-	if errors.As(err, new(*ssh.ExitMissingError)) && (restarts(args) || name == rootfsFlasher) {
+	if errors.As(err, new(*ssh.ExitMissingError)) && restarts(args) {
 		return nil // it went on to restart before it said how the command ended
 	}
 	return err
