@@ -90,7 +90,7 @@ func TestReplaceRootfs(t *testing.T) {
 		if err := m.Console().SendLine("flash-rootfs " + words + " /userdata/new.bin"); err != nil {
 			t.Fatal(err)
 		}
-		for _, text := range []string{"it is checked and ", "the root file system is replaced now", "rootfs: written and read back; restarting"} {
+		for _, text := range []string{"it is checked and is written now", "the root file system is replaced now", "rootfs: written and read back; restarting"} {
 			if _, err := m.Console().WaitFor(text, flashTime); err != nil {
 				t.Fatal(err)
 			}
