@@ -45,7 +45,7 @@ test/fuzz.sh 300x >build/fuzz.log 2>&1 || { tail -40 build/fuzz.log; exit 1; }
 tail -1 build/fuzz.log
 
 step 'image'
-make --no-print-directory image gwctl
+make --no-print-directory image addons gwctl
 
 step 'waiting for the kernels'
 wait $kernel || { tail -40 build/kernel.log; echo 'a kernel did not build; build/kernel.log is the whole log'; exit 1; }

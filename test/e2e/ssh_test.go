@@ -50,14 +50,20 @@ func newPerson(t *testing.T, m *board.Machine) *person {
 func (p *person) file(name string) string { return filepath.Join(p.dir, name) }
 
 // try runs one of OpenSSH's programs. The gateway's CPU is emulated on a loaded
-// machine: a minute is not much.
+// machine, where a file of megabytes takes minutes.
 func (p *person) try(port int, in io.Reader, program string, args ...string) (stdout, stderr string, err error) {
 	p.t.Helper()
 	_, number, err := net.SplitHostPort(p.m.Addr(port))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(p.t.Context(), 2*time.Minute)
+	return p.tryAt(number, in, program, args...)
+}
+
+// tryAt is try at a port of any address of the gateway's.
+func (p *person) tryAt(number string, in io.Reader, program string, args ...string) (stdout, stderr string, err error) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 8*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, append([]string{
 		"-F", "none", "-o", "StrictHostKeyChecking=accept-new", "-o", "UserKnownHostsFile=" + p.file("known"), "-o", "HostKeyAlias=gateway",
