@@ -141,8 +141,8 @@ test: ## everything, in its short form
 	@test/run.sh
 
 .PHONY: soak
-soak: image ## the long form: power cuts, kills with their back-off, load
-	@test/deps/deps.sh image kernel qemu e2e
+soak: image addons ## the long form: power cuts, kills with their back-off, load
+	@test/deps/deps.sh image kernel qemu test e2e
 	GW_SOAK=1 go test -count=1 -timeout 1h -v -run '^(TestFullRate|TestStorm)$$' ./services/bridge
 	GW_SOAK=1 go test -tags e2e -count=1 -timeout 4h -v -run '$(or $(RUN),.)' ./test/e2e/...
 
@@ -174,6 +174,11 @@ bench-manage: image ## what a scrape and a login cost, and what they leave to th
 bench-qdisc: image ## the bridge beside bulk TCP, by pfifo and fq_codel (5 minutes; draws docs/qdisc.svg)
 	@test/deps/deps.sh image kernel qemu bench
 	go run ./test/bench/bridge -only qdisc -out build/bench/qdisc.json -svg docs/qdisc.svg
+
+.PHONY: bench-wireguard
+bench-wireguard: image addons ## the tunnel beside the kernel's own and beside none, on the emulated board (as root)
+	@test/deps/deps.sh image kernel qemu bench test
+	go run ./test/bench/wireguard
 
 .PHONY: fuzz
 fuzz: ## every fuzz function for FUZZTIME (10s)

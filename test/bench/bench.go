@@ -3,10 +3,14 @@
 package bench
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+
+	"gwinit/internal/mtdimage"
 )
 
 // Row is one figure of build/bench/NAME.json. Ratio is Value/PeerValue; N is
@@ -39,4 +43,14 @@ func Write(file string, rows []Row) error {
 		return fmt.Errorf("write results: %w", err)
 	}
 	return nil
+}
+
+// Userdata packs a folder as the board's writable partition.
+func Userdata(ctx context.Context, dir, stage string) (image string, err error) {
+	image = filepath.Join(dir, "userdata.jffs2")
+	cmd := exec.CommandContext(ctx, "mkfs.jffs2", "-r", stage, "-o", image, "-b", "-e", "0x10000", "-n", "-q", fmt.Sprintf("--pad=%d", mtdimage.UserdataSize))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("mkfs.jffs2: %w\n%s", err, out)
+	}
+	return image, nil
 }

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"gwinit/internal/mtdimage"
 	"gwinit/test/bench"
 	"gwinit/test/board"
 	"gwinit/test/radio/ash"
@@ -115,17 +114,7 @@ func withLoop(ctx context.Context, dir string) (image string, err error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("mips-linux-gnu-gcc loop.c: %w\n%s", err, out)
 	}
-	return stagedImage(ctx, dir, stage)
-}
-
-// stagedImage packs a folder as the board's writable partition.
-func stagedImage(ctx context.Context, dir, stage string) (image string, err error) {
-	image = filepath.Join(dir, "userdata.jffs2")
-	cmd := exec.CommandContext(ctx, "mkfs.jffs2", "-r", stage, "-o", image, "-b", "-e", "0x10000", "-n", "-q", fmt.Sprintf("--pad=%d", mtdimage.UserdataSize))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("mkfs.jffs2: %w\n%s", err, out)
-	}
-	return image, nil
+	return bench.Userdata(ctx, dir, stage)
 }
 
 // guest is the board with both ends of a bridge in this process: frames go in

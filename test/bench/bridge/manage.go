@@ -97,7 +97,7 @@ func withKey(ctx context.Context, dir string) (user ssh.Signer, image string, er
 			return nil, "", err
 		}
 	}
-	image, err = stagedImage(ctx, dir, stage)
+	image, err = bench.Userdata(ctx, dir, stage)
 	return user, image, err
 }
 

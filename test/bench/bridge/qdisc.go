@@ -128,7 +128,7 @@ func withShape(ctx context.Context, dir string) (image string, err error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build shape: %w\n%s", err, out)
 	}
-	return stagedImage(ctx, dir, stage)
+	return bench.Userdata(ctx, dir, stage)
 }
 
 // filled is a turn with that leaf.
