@@ -6,13 +6,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"gwinit/test/board"
 )
 
 // A reset that nobody asked for is told of by the boot after it, with the last
 // lines of the log, which no flash was written for; a reboot is told of as one.
 func TestPreviousBoot(t *testing.T) {
 	t.Parallel()
-	m := start(t, nil)
+	onEachKernel(t, previousBoot)
+}
+
+func previousBoot(t *testing.T, on func(*board.Config)) {
+	m := start(t, on)
 	shell(t, m)
 	await(t, m, "everything running", settled)
 	if out := run(t, m, "gwctl logs init"); !strings.Contains(out, "the boot before left no word") {

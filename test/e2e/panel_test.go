@@ -9,13 +9,18 @@ import (
 	"time"
 
 	"gwinit/internal/api"
+	"gwinit/test/board"
 )
 
 // The button of the simulated bank, which is line 9 as on the Lidl: a press that
 // means nothing, the radio's reset, and a factory reset over its reboot.
 func TestButtonAndLED(t *testing.T) {
 	t.Parallel()
-	m := start(t, nil)
+	onEachKernel(t, buttonAndLED)
+}
+
+func buttonAndLED(t *testing.T, on func(*board.Config)) {
+	m := start(t, on)
 	shell(t, m)
 	const brightness = "cat /sys/class/leds/status/brightness"
 	s := await(t, m, "everything running", settled)
@@ -83,7 +88,11 @@ func TestButtonAndLED(t *testing.T) {
 // A bridge that runs and does nothing is restarted, and the box stays up.
 func TestServiceThatHangs(t *testing.T) {
 	t.Parallel()
-	m := start(t, nil)
+	onEachKernel(t, serviceThatHangs)
+}
+
+func serviceThatHangs(t *testing.T, on func(*board.Config)) {
+	m := start(t, on)
 	shell(t, m)
 	s := await(t, m, "everything running", settled)
 	pid := service(t, s, "bridge").PID
