@@ -378,7 +378,7 @@ func tunnelLife(t *testing.T, l *site, engine string) {
 	// Down is down, over a reboot; up is up, over a reboot.
 	run(t, l.m, "gwctl wg down")
 	off()
-	if engine == wireguard.EngineKernel { // what a boot does is no matter of who carries it
+	if engine == wireguard.EngineKernel { // the reboots are TestWireGuard's
 		l.up()
 		l.until("a session", connected)
 		l.through(radio, l.client())
