@@ -69,7 +69,7 @@ func newLab(t *testing.T) *lab {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.stock = device.NewDevice(dev, conn.NewDefaultBind(), device.NewLogger(device.LogLevelError, "stock: "))
+		l.stock = device.NewDevice(newStill(dev), conn.NewDefaultBind(), device.NewLogger(device.LogLevelError, "stock: "))
 		l.tell("private_key=%s\nlisten_port=%d\npublic_key=%s\nallowed_ip=10.9.0.2/32\nallowed_ip=fd09::2/128\n",
 			hexKey(l.theirs), port, hexKey(wireguard.PublicKey(l.ours)))
 		if err := l.stock.Up(); err != nil {
@@ -82,6 +82,30 @@ func newLab(t *testing.T) *lab {
 	}
 	l.host.Run("ip", "link", "set", "wgh", "up")
 	return l
+}
+
+// still is an interface of whose state its tunnel does not hear. It would end at the
+// news that the interface is down, as it was when it was made, and begin again at
+// those that it is up, then with sockets of whatever namespace that goroutine is in.
+type still struct {
+	tun.Device
+	none chan tun.Event
+	once sync.Once
+}
+
+func newStill(d tun.Device) *still {
+	go func() {
+		for range d.Events() { // until it is closed
+		}
+	}()
+	return &still{Device: d, none: make(chan tun.Event)}
+}
+
+func (s *still) Events() <-chan tun.Event { return s.none }
+
+func (s *still) Close() error {
+	s.once.Do(func() { close(s.none) })
+	return s.Device.Close()
 }
 
 func hexKey(k conf.Key) string { return hex.EncodeToString(k[:]) }
