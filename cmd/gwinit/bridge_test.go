@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gwinit/internal/texttest"
 	"gwinit/internal/tty/ptytest"
 )
 
@@ -148,22 +149,7 @@ func endInOrder(t *testing.T, gw string, sig os.Signal) {
 }
 
 // logBuffer is what the program wrote.
-type logBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+type logBuffer struct{ texttest.Buffer }
 
 // awaits waits until all of parts are there.
 func (l *logBuffer) awaits(t *testing.T, parts ...string) {

@@ -9,13 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"gwinit/internal/applet"
 	"gwinit/internal/gwctl/ddi/dditest"
 	"gwinit/internal/gwctl/fleet/fleettest"
+	"gwinit/internal/texttest"
 )
 
 func write(t *testing.T, name, text string) string {
@@ -121,7 +121,7 @@ func TestCommandTLS(t *testing.T) {
 	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	errs.Reset()
-	l := &lockedBuffer{}
+	l := &texttest.Buffer{}
 	go func() { done <- Command(ctx, all, applet.IO{Err: l}, append(args[:4:4], "-state", t.TempDir())) }()
 	for ctx.Err() == nil && !strings.Contains(l.String(), "certificate") {
 		time.Sleep(50 * time.Millisecond)
@@ -133,22 +133,4 @@ func TestCommandTLS(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-}
-
-// lockedBuffer is one that several use.
-type lockedBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -16,6 +16,7 @@ import (
 	"gwinit/internal/gwctl/remote"
 	"gwinit/internal/mtdimage"
 	"gwinit/internal/netdev/netlab"
+	"gwinit/internal/texttest"
 	"gwinit/test/loader"
 )
 
@@ -27,7 +28,7 @@ func TestCommandLine(t *testing.T) {
 	l := newLab(t, nil)
 	l.ready()
 	file := save(t, "rootfs.bin", ours(t, "1.0"))
-	var out text
+	var out texttest.Buffer
 	a := remote.Wrap("test")
 	status := a.Execute(t.Context(), applet.IO{In: strings.NewReader(""), Out: &out, Err: &out},
 		[]string{"-H", loader.GatewayAddr, "-i", l.key, "-accept-new", "flash", "rootfs", file, "-y"})
@@ -165,7 +166,7 @@ func TestRefused(t *testing.T) {
 		contains(t, out, "Would: have attic restart into its loader at 192.168.88.6", "Nothing was changed")
 	})
 	t.Run("nobody says yes", func(t *testing.T) {
-		var out text
+		var out texttest.Buffer
 		if err := flash.Run(t.Context(), l.env(&out), []string{save(t, "file", good)}); err == nil {
 			t.Fatal("it was flashed")
 		}
@@ -289,7 +290,7 @@ func TestInterrupted(t *testing.T) {
 	file := save(t, "file", userdata(t, map[string]string{"etc/gateway.conf": "A=1\n"}))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var out text
+	var out texttest.Buffer
 	e := l.env(&out)
 	go func() {
 		for l.Count("data") < 5000 && ctx.Err() == nil {

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"gwinit/internal/mtdimage"
 	"gwinit/internal/mtdimage/jffs2"
 	"gwinit/internal/netdev/netlab"
+	"gwinit/internal/texttest"
 	"gwinit/rootfs/squashfs"
 	"gwinit/test/loader"
 )
@@ -205,26 +205,8 @@ func (l *lab) ready() {
 	}
 }
 
-// text is what a run said.
-type text struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (x *text) Write(p []byte) (int, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.b.Write(p)
-}
-
-func (x *text) String() string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.b.String()
-}
-
 // env is for flash.Run, with times for which nobody has to wait.
-func (l *lab) env(out *text) flash.Env {
+func (l *lab) env(out *texttest.Buffer) flash.Env {
 	return flash.Env{
 		Name: "attic", Dial: l.dial, Out: out, Err: out,
 		Yes:   func(string) (bool, error) { return false, fmt.Errorf("nobody is there") },
@@ -236,7 +218,7 @@ func (l *lab) env(out *text) flash.Env {
 
 // flash runs the command with -y.
 func (l *lab) flash(change func(e *flash.Env), args ...string) (string, error) {
-	var out text
+	var out texttest.Buffer
 	e := l.env(&out)
 	if change != nil {
 		change(&e)

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"gwinit/internal/gwctl/flash"
 	"gwinit/internal/mtdimage"
 	"gwinit/internal/netdev/netlab"
+	"gwinit/internal/texttest"
 	"gwinit/internal/tty/ptytest"
 	"gwinit/rootfs/squashfs"
 	"gwinit/test/loader"
@@ -57,23 +57,6 @@ func makersFlash(mark byte) []byte {
 	copy(b, []byte{0x0B, 0xF0, 0, 4, mark, 0xAA})
 	_, _ = rand.Read(b[0x20000:0x500000])
 	return b
-}
-
-type text struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (x *text) Write(p []byte) (int, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.b.Write(p)
-}
-
-func (x *text) String() string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.b.String()
 }
 
 // bench is a gateway at its loader, with a network cable and a serial one.
@@ -143,7 +126,7 @@ func (h hold) Read(p []byte) (int, error) {
 
 func (b *bench) run(args ...string) (string, error) {
 	b.t.Helper()
-	var out text
+	var out texttest.Buffer
 	e := Env{Out: &out, Catch: 20 * time.Second, Yes: func(string) (bool, error) { return false, errors.New("nobody is there") }, Times: flash.Times{Again: 500 * time.Millisecond}}
 	err := Run(b.t.Context(), e, append(args, "-serial", b.serial, "-loader", "192.168.88.6"))
 	b.t.Logf("install %v:\n%s%v", args, out.String(), err)
@@ -302,7 +285,7 @@ func TestBySSH(t *testing.T) {
 	t.Parallel()
 	dir, full := t.TempDir(), fullImage(t)
 	box := &fakeBox{flash: full}
-	var out text
+	var out texttest.Buffer
 	path := filepath.Join(dir, "copy.bin")
 	e := Env{Out: &out, Dial: func(context.Context) (flash.Box, error) { return box, nil }}
 	if err := Run(t.Context(), e, []string{"backup", path}); err != nil {
@@ -353,7 +336,7 @@ func (f *fakeBox) Run(_ context.Context, command string, _ io.Reader, out io.Wri
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	var out text
+	var out texttest.Buffer
 	if err := Run(t.Context(), Env{Out: &out}, nil); err != nil || !strings.Contains(out.String(), "The first flash of a gateway") {
 		t.Errorf("guide: %v", err)
 	}

@@ -1,37 +1,17 @@
 package progress
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
 	"time"
+
+	"gwinit/internal/texttest"
 )
-
-// output is a bytes.Buffer for several goroutines.
-type output struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
-func (o *output) Len() int { return len(o.String()) }
 
 // screen is what a terminal's line shows after what was written to it.
 func screen(t *testing.T, written string) string {
@@ -60,7 +40,7 @@ func screen(t *testing.T, written string) string {
 
 func TestOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out output
+		var out texttest.Buffer
 		b := newBar(&out, "upload", Bytes, 300<<10, true)
 		defer b.End()
 		b.Begin()
@@ -114,7 +94,7 @@ func TestOnATerminal(t *testing.T) {
 // A shorter text leaves nothing of a longer one.
 func TestShorter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out output
+		var out texttest.Buffer
 		b := newBar(&out, "report", Bytes, 0, true)
 		b.Begin()
 		time.Sleep(patience)
@@ -130,7 +110,7 @@ func TestShorter(t *testing.T) {
 
 func TestNoTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out output
+		var out texttest.Buffer
 		b := newBar(&out, "upload", Bytes, 1<<20, false)
 		b.Begin()
 		time.Sleep(time.Minute) // and nothing moves
@@ -148,7 +128,7 @@ func TestNoTerminal(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		// What has no end that is known, and what only waits, has no lines.
-		var out output
+		var out texttest.Buffer
 		for _, b := range []*Bar{newBar(&out, "report", Bytes, 0, false), newBar(&out, "writing", Seconds, 60, false)} {
 			b.Begin()
 			time.Sleep(2 * time.Second)
@@ -163,7 +143,7 @@ func TestNoTerminal(t *testing.T) {
 
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out output
+		var out texttest.Buffer
 		b := newBar(&out, "writing", Seconds, 95, true)
 		b.Begin()
 		time.Sleep(3500 * time.Millisecond)
@@ -179,7 +159,7 @@ func TestWaiting(t *testing.T) {
 // there.
 func TestBeforeTheBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out output
+		var out texttest.Buffer
 		b := newBar(&out, "upload", Bytes, 10, true)
 		time.Sleep(time.Minute)
 		b.At(10)
@@ -194,7 +174,7 @@ func TestBeforeTheBeginning(t *testing.T) {
 
 func TestCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out, copied output
+		var out, copied texttest.Buffer
 		b := newBar(&out, "upload", Bytes, 4<<10, true)
 		b.Begin()
 		time.Sleep(2 * time.Second)
@@ -222,7 +202,7 @@ func TestNoBar(t *testing.T) {
 	b.Begin()
 	b.At(1)
 	b.End()
-	var out output
+	var out texttest.Buffer
 	if b.Beside(&out) != io.Writer(&out) {
 		t.Error("beside no bar is something else")
 	}
