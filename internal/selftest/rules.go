@@ -182,13 +182,14 @@ var ruleSets = [...]ruleSet{
 		{"movn, false", "move v0 a1; movn v0 a2 zero", oldValue},
 		{"the result used at once", "move t0 a1; movn t0 a2 a3; addu v0 t0 t0", 2 * argA2},
 	}},
+	// An interrupt between the two has sc fail, and rightly: each is tried 100 times.
 	{"ll and sc", []rule{
-		{"sc says 1", "ll t0 32(a0); addiu t0 zero 1; sc t0 32(a0); nop; move v0 t0", 1},
-		{"sc stores", "ll t0 32(a0); nop; addiu t0 t0 77; sc t0 32(a0); nop; lw v0 32(a0); nop", 77},
+		{"sc says 1", "addiu t2 zero 100; x: addiu t2 t2 -1; beq t2 zero y; nop; ll t0 32(a0); addiu t0 zero 1; sc t0 32(a0); nop; beq t0 zero x; nop; y: move v0 t0", 1},
+		{"sc stores", "addiu t2 zero 100; x: addiu t2 t2 -1; beq t2 zero y; nop; ll t0 32(a0); nop; addiu t0 t0 77; sc t0 32(a0); nop; beq t0 zero x; nop; y: lw v0 32(a0); nop", 77},
 		{"ll loads", "ll v0 0(a0); nop; move t0 v0; sc t0 0(a0); nop", word0},
 		{"an exchange loop", "x: ll v0 0(a0); move t0 a1; sc t0 0(a0); nop; beq t0 zero x; nop; lw t1 0(a0); nop; xor v0 v0 t1", word0 ^ oldValue},
 		{"an add loop", "addiu t2 zero 100; x: ll t0 32(a0); nop; addiu t0 t0 1; sc t0 32(a0); nop; beq t0 zero x; nop; addiu t2 t2 -1; bne t2 zero x; nop; lw v0 32(a0); nop", 100},
-		{"sc's data one behind a load", "lw t0 0(a0); ll t1 32(a0); nop; sc t0 32(a0); nop; lw v0 32(a0); nop", word0},
+		{"sc's data one behind a load", "addiu t2 zero 100; x: addiu t2 t2 -1; beq t2 zero y; nop; lw t0 0(a0); ll t1 32(a0); nop; sc t0 32(a0); nop; beq t0 zero x; nop; y: lw v0 32(a0); nop", word0},
 		{"a failed compare, a dummy sc", "ll t0 32(a0); nop; bne t0 a1 x; nop; nop; x: sc t0 36(a0); lw v0 32(a0); nop", 0},
 	}},
 }
