@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +22,7 @@ import (
 
 	"gwinit/internal/mtdimage"
 	"gwinit/internal/netdev/netlab"
+	"gwinit/internal/texttest"
 	"gwinit/internal/wait"
 	"gwinit/rootfs/squashfs"
 	"gwinit/test/board"
@@ -170,34 +170,32 @@ func (u *user) must(args ...string) string {
 	return out
 }
 
-// interrupted runs gwctl until it has printed something, and kills it then.
-func (u *user) interrupted(at *regexp.Regexp, args ...string) {
+// interrupted runs gwctl until the loader has so many blocks, and kills it then.
+func (u *user) interrupted(blocks int, args ...string) {
 	u.t.Helper()
 	ctx, cancel := context.WithTimeout(u.t.Context(), 15*time.Minute)
 	defer cancel()
-	var out bytes.Buffer
+	var out texttest.Buffer
 	c := u.command(ctx, args...)
-	r, w, err := os.Pipe()
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	defer r.Close()
-	c.Stdout, c.Stderr = w, w
+	c.Stdout, c.Stderr = &out, &out
 	if err := c.Start(); err != nil {
 		u.t.Fatal(err)
 	}
-	w.Close()
-	buf := make([]byte, 4096)
-	for !at.Match(out.Bytes()) {
-		n, err := r.Read(buf)
-		if err != nil {
-			u.t.Fatalf("gwctl %q ended without %v:\n%s", args, at, out.String())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Wait() // it was killed
+	}()
+	for u.Count("data") < blocks {
+		select {
+		case <-ended:
+			u.t.Fatalf("gwctl %q ended before %d blocks:\n%s", args, blocks, out.String())
+		case <-time.After(time.Millisecond):
 		}
-		out.Write(buf[:n])
 	}
 	_ = c.Process.Kill() // it may have ended
-	_ = c.Wait()
-	u.t.Logf("gwctl %q, killed:\n%s", args, out.String())
+	<-ended
+	u.t.Logf("gwctl %q, killed after %d blocks of at least %d:\n%s", args, u.Count("data"), blocks, out.String())
 }
 
 // ask runs a command on the gateway by OpenSSH. A login may have to wait until the
@@ -308,7 +306,7 @@ func TestThereAndBack(t *testing.T) {
 	if out := u.must(u.args("flash", "-n", first)...); !strings.Contains(out, "S95mine") {
 		t.Error("the user's own script is not named")
 	}
-	u.interrupted(regexp.MustCompile(fmt.Sprintf(`sent: %d0 %%`, 1+rand.N(9))), u.args("flash", "-y", first)...)
+	u.interrupted(1+rand.N(3000), u.args("flash", "-y", first)...)
 	out := u.must("flash", "rootfs", first, "-loader", "192.168.88.6", "-y", "-force")
 	if !strings.Contains(out, "written and compared") {
 		t.Error("it is not said to be written")
