@@ -160,7 +160,7 @@ func (m *Machine) args() []string {
 		netdev = "user"
 		for _, guest := range m.guestPorts() {
 			netdev += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", m.ports[guest], guest)
-			if slices.Contains(c.UDP, guest) {
+			if slices.Contains(c.UDP, guest) && m.ports[guest] != 0 {
 				netdev += fmt.Sprintf(",hostfwd=udp:127.0.0.1:%d-:%d", m.ports[guest], guest)
 			}
 		}
@@ -306,6 +306,10 @@ func (m *Machine) begin(p *power, conn net.Conn, unplugged bool) error {
 		if err != nil {
 			return err
 		}
+		free := map[int]bool{}
+		for guest, host := range m.ports {
+			free[guest] = host == 0
+		}
 		for _, f := range parseUsernet(text) {
 			if _, ok := m.ports[f.guest]; ok && f.state == "HOST_FORWARD" {
 				m.ports[f.guest] = f.host
@@ -314,6 +318,12 @@ func (m *Machine) begin(p *power, conn net.Conn, unplugged bool) error {
 		for guest, host := range m.ports {
 			if host == 0 {
 				return fmt.Errorf("port %d is not forwarded; QEMU has:\n%s", guest, text)
+			}
+			// One that was free is the same for both only once it is known.
+			if free[guest] && slices.Contains(m.cfg.UDP, guest) {
+				if said, err := q.monitor(fmt.Sprintf("hostfwd_add udp:127.0.0.1:%d-:%d", host, guest)); err != nil || said != "" {
+					return fmt.Errorf("forward UDP port %d: %w: %s", guest, err, said)
+				}
 			}
 		}
 	}
